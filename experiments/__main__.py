@@ -1,0 +1,7 @@
+"""``python -m experiments`` is ``twinserve``."""
+
+import sys
+
+from experiments.cli import main
+
+sys.exit(main())

@@ -1,0 +1,73 @@
+"""The ``twinserve`` command: finds the subcommand, loads that alone, and turns errors into one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import MappingProxyType
+
+import click
+import typer
+
+from experiments.errors import ConfigError, RunError
+
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "run": "experiments.cli_run:run",
+        "sweep": "experiments.cli_sweep:sweep",
+        "validate-config": "experiments.cli_validate:validate_config",
+        "list": "experiments.cli_list:show",
+        "plot": "experiments.cli_plot:plot",
+        "reproduce": "experiments.cli_reproduce:reproduce",
+        "generate": "experiments.cli_generate:generate",
+    }
+)
+"""Subcommand -> function (or Typer application) that implements it."""
+
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status.
+
+    0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        outcome = _application(arguments[0] if arguments else "")(args=arguments, standalone_mode=False)
+    except ConfigError as error:
+        typer.echo(f"twinserve: error: {error}", err=True)
+        return EXIT_FAILED if isinstance(error, RunError) else EXIT_USAGE
+    except click.ClickException as error:
+        typer.echo(f"twinserve: error: {error.format_message()}", err=True)
+        return EXIT_USAGE
+    except (KeyboardInterrupt, click.Abort):
+        typer.echo("twinserve: interrupted; what had finished stays", err=True)
+        return EXIT_INTERRUPTED
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _application(wanted: str) -> typer.Typer:
+    """The Typer application with the wanted subcommand only, or with all when it is not one of them."""
+    app = typer.Typer(name="twinserve", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app.callback()(_describe)
+    for name, target in COMMANDS.items():
+        if wanted == name or wanted not in COMMANDS:
+            _register(app, name, target)
+    return app
+
+
+def _register(app: typer.Typer, name: str, target: str) -> None:
+    module, _, attribute = target.partition(":")
+    command = getattr(import_module(module), attribute)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
+
+
+def _describe() -> None:
+    """One LLM serving scheduler, two backends: simulate a policy, confirm it on the GPU with one flag."""
+
+

@@ -1,0 +1,45 @@
+"""``twinserve validate-config``: everything that can be found out without running."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from experiments.cli_options import Backend, Set, read_overrides
+from experiments.overrides import Override
+
+
+def validate_config(
+    config: Annotated[str, typer.Argument(help="An experiment or sweep: a YAML file, or the name of a packaged one.")],
+    backend: Backend = None,
+    settings: Set = None,
+) -> None:
+    """Check a YAML file, its policies and its input files; nothing is run."""
+    from experiments.paths import find_config
+    from experiments.yaml_loader import read_yaml
+
+    overrides = read_overrides(settings, backend=backend)
+    path = find_config(config)
+    if "base" in read_yaml(path):
+        from experiments.sweep_points import load_sweep
+
+        sweep = load_sweep(config, overrides)
+        typer.echo(f"{path}: valid; a sweep of {len(sweep.points)} runs over {', '.join(sweep.swept) or 'nothing'}")
+        return
+    _validate_experiment(config, overrides)
+
+
+def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
+    from experiments.build import build_requests, build_simulation
+    from experiments.load import load_experiment
+
+    experiment = load_experiment(config, overrides)
+    workload = build_requests(experiment)
+    summary = f"{experiment.config.name}: {len(workload.requests)} requests, backend {experiment.config.backend}"
+    if experiment.config.backend == "sim":
+        blocks = build_simulation(experiment).blocks
+        summary += f", {blocks.count} KV blocks ({blocks.source})"
+    for warning in workload.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(f"{experiment.source}: valid; {summary}")

@@ -1,0 +1,66 @@
+"""One experiment as a YAML file: typed, strict, never changed after it was read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from experiments.cost_models import CostModelConfig
+from experiments.engine_config import EngineSection
+from experiments.metrics import MetricsConfig
+from experiments.schema import NonNegativeInt, PositiveFloat, Section
+from experiments.workloads import WorkloadConfig
+
+Name = Annotated[str, StringConstraints(pattern=r"^[^\n\r]+$")]
+
+
+class ModelSection(Section):
+    """Which model is served: ``name`` gives the shapes, ``path`` the folder of weights of a real run."""
+
+    name: Name = "Qwen/Qwen3-8B"
+    path: Name | None = None
+    load_format: Literal["auto", "safetensors", "dummy"] = "auto"
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+
+
+class SimSection(Section):
+    """What a simulated run needs: where step times come from."""
+
+    cost_model: CostModelConfig
+
+
+class RealSection(Section):
+    """What only a real run needs. ``gpu_memory_limit_gib`` holds the process to that much device memory."""
+
+    attention_backend: Name = "auto"
+    device: Name = "cuda"
+    gpu_memory_limit_gib: PositiveFloat | None = None
+
+
+class RecordSection(Section):
+    """What a run leaves behind besides requests, steps and tokens; ``decisions`` keeps every plan."""
+
+    decisions: bool = False
+
+
+class ExperimentConfig(Section):
+    """The whole file. ``sim`` and ``real`` may both be present, so that one file runs on either backend."""
+
+    name: Name
+    seed: NonNegativeInt = 0
+    repeat: NonNegativeInt = 0
+    backend: Literal["sim", "real"] = "sim"
+    model: ModelSection = ModelSection()
+    engine: EngineSection = EngineSection()
+    sim: SimSection | None = None
+    real: RealSection = RealSection()
+    workload: WorkloadConfig
+    metrics: MetricsConfig = Field(default_factory=MetricsConfig)
+    record: RecordSection = RecordSection()
+
+    @model_validator(mode="after")
+    def _backend_has_its_section(self) -> Self:
+        if self.backend == "sim" and self.sim is None:
+            raise ValueError("backend is sim but there is no `sim:` section; add sim.cost_model, or use --backend real")
+        return self

@@ -1,0 +1,117 @@
+"""The run id: equal exactly when a run could only come out the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from experiments import strict_json
+from experiments.config import ExperimentConfig
+from experiments.cost_models import cost_model_files
+from experiments.errors import ConfigError
+from experiments.input_paths import map_paths
+from experiments.load import Experiment
+from experiments.workloads import input_files as workload_files
+
+ID_LENGTH = 16
+SEAMS = ("policy", "order", "victim", "budget", "admission")
+PRESENTATION = ("cli", "plots", "report", "reproduce", "sweep", "progress", "executors", "summary")
+"""Modules of ``experiments`` that only show results; changing them changes no run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """``run_id`` and what it is the hash of: input files by role, and the package's own code."""
+
+    run_id: str
+    inputs: Mapping[str, str]
+    code: str
+
+
+def identify(experiment: Experiment, code: str) -> Identity:
+    """The identity of a run; ``code`` is ``code_digest`` of its backend.
+
+    Raises:
+        ConfigError: an input file is missing.
+    """
+    with experiment.blamed():
+        inputs = {role: digest(path, role) for role, path in sorted(input_files(experiment).items())}
+    config = map_paths(relevant(experiment.config), experiment.base_dir, lambda _: None)
+    payload = strict_json.plain({"config": config, "inputs": inputs, "code": code})
+    text = json.dumps(payload, sort_keys=True, allow_nan=False)
+    run_id = hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
+    return Identity(run_id=run_id, inputs=inputs, code=code)
+
+
+def relevant(config: ExperimentConfig) -> dict[str, Any]:
+    """The part of a configuration that can change the run: not the other backend's settings."""
+    data = config.model_dump()
+    del data["sim" if config.backend == "real" else "real"]
+    if config.backend == "sim":
+        del data["model"]["path"], data["model"]["load_format"]
+    return data
+
+
+def input_files(experiment: Experiment) -> dict[str, Path]:
+    """Every file or folder that the run reads, by role."""
+    config, base_dir = experiment.config, experiment.base_dir
+    workload = workload_files(config.workload, base_dir)
+    files = {f"workload.{number}": path for number, path in enumerate(workload)}
+    if config.backend == "sim" and config.sim is not None:
+        files |= cost_model_files(config.sim.cost_model, model=config.model, base_dir=base_dir)
+    elif config.model.path is not None:
+        files["model.path"] = base_dir / Path(config.model.path).expanduser()
+    return files | _policy_modules(config)
+
+
+def _policy_modules(config: ExperimentConfig) -> dict[str, Path]:
+    """The source files of policies named by import path."""
+    paths = {f"engine.{seam}": getattr(config.engine, seam) for seam in SEAMS}
+    return {key: _module_file(key, path.partition(":")[0]) for key, path in paths.items() if ":" in path}
+
+
+def _module_file(key: str, module: str) -> Path:
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        raise ConfigError(f"there is no module {module!r}; give an importable one as package.module:Name", key=key)
+    return Path(spec.origin)
+
+
+def digest(path: Path, key: str) -> str:
+    """sha256 of a file; of a folder, of its files' names and contents (weights count by name and size only).
+
+    Raises:
+        ConfigError: naming ``key`` when it is missing or cannot be read.
+    """
+    try:
+        if path.is_dir():
+            return _digest_of(sorted(file for file in path.rglob("*") if file.is_file()), path)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; give the path of a readable file", key=key) from error
+
+
+def code_digest(backend: str) -> str:
+    """Digest of the code that decides what a run of ``backend`` ("sim" or "real") gives."""
+    root = Path(__file__).parent.parent
+    files = [*(root / "sched_core").rglob("*.py"), *(root / f"{backend}_backend").rglob("*.py")]
+    own = (root / "experiments").rglob("*.py")
+    files += [file for file in own if not file.relative_to(root / "experiments").parts[0].startswith(PRESENTATION)]
+    return _digest_of(sorted(files), root)
+
+
+def _digest_of(files: Iterable[Path], root: Path) -> str:
+    total = hashlib.sha256()
+    for file in files:
+        total.update(f"{file.relative_to(root).as_posix()}\0{file.stat().st_size}\0".encode())
+        if file.suffix not in (".safetensors", ".bin", ".pt"):
+            total.update(file.read_bytes())
+    return total.hexdigest()

@@ -1,0 +1,29 @@
+"""Which values of a configuration name files, and how relative ones are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+ALWAYS_A_PATH = "path"
+PATH_OR_NAME = ("file", "run", "hardware")
+"""Keys whose value may also be a name from the catalogue; it is a path when there is such a file."""
+
+
+def located(key: str, value: Any, base_dir: Path) -> Path | None:
+    """The place that ``value`` of the key named ``key`` means, relative to ``base_dir``; None when it is no path."""
+    if not isinstance(value, str) or key not in (ALWAYS_A_PATH, *PATH_OR_NAME):
+        return None
+    place = base_dir / Path(value).expanduser()
+    return place if key == ALWAYS_A_PATH or place.exists() else None
+
+
+def map_paths(data: Any, base_dir: Path, change: Callable[[Path], Any], key: str = "") -> Any:
+    """A copy of ``data`` with every path replaced by what ``change`` makes of it."""
+    if isinstance(data, Mapping):
+        return {name: map_paths(value, base_dir, change, name) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [map_paths(value, base_dir, change, key) for value in data]
+    place = located(key, data, base_dir)
+    return data if place is None else change(place)

@@ -1,0 +1,109 @@
+"""Cumulative distributions of TTFT, TPOT and ITL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.metrics import request_latencies
+from experiments.metrics.latency import Floats
+from experiments.metrics.statistics import NS_PER_MS, percentile_name
+from experiments.plots.run_folder import read_run_folder
+from experiments.plots.style import OKABE_ITO, colours, plain_numbers, save, stacked_panels
+from sched_core.record import RunRecord
+
+LATENCIES = ("ttft", "tpot", "itl")
+MARKED = ((50, "o"), (90, "s"), (99, "^"))
+LOG_FROM_SPREAD = 20  # p99.9 over p5
+PANEL_HEIGHT = 1.45
+
+
+def plot_run_cdfs(record: RunRecord, title: str, path: Path) -> Path:
+    """One panel per latency, with p50, p90 and p99 marked on the curve and given in the legend."""
+    with stacked_panels(len(LATENCIES), PANEL_HEIGHT, title) as (figure, axes):
+        for ax, name in zip(axes, LATENCIES, strict=True):
+            samples = getattr(request_latencies(record), name) / NS_PER_MS
+            _scale(ax, name, [samples])
+            _curve(ax, samples, OKABE_ITO[0])
+            _mark(ax, samples, OKABE_ITO[1])
+        return save(figure, path)
+
+
+def plot_compare_cdfs(runs: Mapping[str, RunRecord | Path], out: Path) -> list[Path]:
+    """The CDFs of several runs in the same axes, one colour per label; writes ``out/compare_cdfs.png``.
+
+    ``runs`` maps labels to records or run folders.
+    """
+    found = {label: request_latencies(_record(run)) for label, run in runs.items()}
+    with stacked_panels(len(LATENCIES), PANEL_HEIGHT, "") as (figure, axes):
+        for ax, name in zip(axes, LATENCIES, strict=True):
+            samples = [getattr(latencies, name) / NS_PER_MS for latencies in found.values()]
+            _scale(ax, name, samples)
+            for values, colour, label in zip(samples, colours(len(found)), found, strict=True):
+                _curve(ax, values, colour, label)
+                _marks_only(ax, values, colour)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend([*handles, *_mark_handles()], [*labels, *_mark_names()], loc="outside upper center", ncols=3)
+        return [save(figure, out / "compare_cdfs.png")]
+
+
+def _record(run: RunRecord | Path) -> RunRecord:
+    return read_run_folder(run).record if isinstance(run, Path) else run
+
+
+def _scale(ax: Any, name: str, samples: list[Floats]) -> None:
+    ax.set_xlabel(f"{name.upper()} (ms)")
+    ax.set_ylabel("share of tokens" if name == "itl" else "share of requests")
+    ax.set_ylim(0, 1.03)
+    pooled = np.concatenate(samples) if samples else np.empty(0)
+    if len(pooled) == 0:
+        ax.text(0.5, 0.5, "no samples", transform=ax.transAxes, ha="center")
+        return
+    low, high = np.percentile(pooled, [5, 99.9])
+    if pooled.min() > 0 and high / low > LOG_FROM_SPREAD:
+        ax.set_xscale("log")
+        plain_numbers(ax.xaxis)
+    else:
+        ax.set_xlim(left=0, right=max(float(pooled.max()) * 1.03, 1e-3))
+
+
+def _curve(ax: Any, samples: Floats, colour: Any, label: str = "") -> None:
+    """The empirical CDF, drawn through at most a thousand points and denser in the tail."""
+    if len(samples) == 0:
+        ax.plot([], [], color=colour, label=label)
+        return
+    levels = np.concatenate((np.linspace(0, 0.98, 491), np.linspace(0.98, 1, 201)))
+    if len(samples) < len(levels):
+        levels = np.arange(1, len(samples) + 1) / len(samples)
+    values = np.quantile(samples, levels, method="inverted_cdf")
+    ax.plot(np.r_[values[0], values], np.r_[0.0, levels], drawstyle="steps-post", color=colour, label=label)
+
+
+def _mark(ax: Any, samples: Floats, colour: str) -> None:
+    """p50, p90 and p99 as marks, their values in the corner that the curve leaves free."""
+    if len(samples) == 0:
+        return
+    for percentile, marker in MARKED:
+        value = float(np.percentile(samples, percentile))
+        label = f"{percentile_name(percentile)}: {value:.4g} ms"
+        ax.plot([value], [percentile / 100], marker, color=colour, markersize=4, label=label)
+    across, _ = ax.transAxes.inverted().transform(ax.transData.transform((float(np.percentile(samples, 40)), 0.5)))
+    ax.legend(loc="lower right" if across < 0.55 else "upper left")
+
+
+def _marks_only(ax: Any, samples: Floats, colour: Any) -> None:
+    for percentile, marker in MARKED if len(samples) else ():
+        ax.plot([float(np.percentile(samples, percentile))], [percentile / 100], marker, color=colour)
+
+
+def _mark_handles() -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], color="#555555", marker=marker, linestyle="") for _, marker in MARKED]
+
+
+def _mark_names() -> list[str]:
+    return [percentile_name(percentile) for percentile, _ in MARKED]

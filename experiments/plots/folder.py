@@ -1,0 +1,60 @@
+"""From a result folder to its figures, whichever kind of folder it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.errors import ConfigError
+from experiments.plots.describe import run_title
+from experiments.plots.run import plot_run
+from experiments.plots.run_folder import is_run_folder, read_config
+from experiments.plots.sweep import plot_sweep
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUMMARY = "summary.csv"
+_DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_][a-z0-9_]*)+")
+
+
+def plot_folder(folder: Path, out: Path) -> list[Path]:
+    """The figures of the run or sweep in ``folder``, written below ``out``; returns their paths.
+
+    Raises:
+        ConfigError: ``folder`` holds neither, or a sweep that varied nothing; or ``out`` cannot be written.
+    """
+    try:
+        if is_run_folder(folder):
+            return plot_run(folder, out)
+        if (folder / SUMMARY).is_file():
+            return _plot_sweep_folder(folder, out)
+    except OSError as error:
+        raise ConfigError(f"cannot be written ({error.strerror}); choose another --out", file=out) from error
+    raise ConfigError(f"holds neither a run (requests.parquet) nor a sweep ({SUMMARY})", file=folder)
+
+
+def read_summary(folder: Path) -> pd.DataFrame:
+    """The summary of the sweep in ``folder``: a row per run, dotted configuration keys and figures as columns."""
+    import pandas as pd
+
+    try:
+        return pd.read_csv(folder / SUMMARY)
+    except ValueError as error:
+        raise ConfigError(f"is not a table ({error}); run the sweep again", file=folder / SUMMARY) from error
+
+
+def swept_keys(summary: pd.DataFrame) -> list[str]:
+    """The configuration keys among the columns that take several values (``p99.9_ttft_ms`` is no key)."""
+    names = [str(name) for name in summary.columns]
+    return [name for name in names if _DOTTED_KEY.fullmatch(name) and summary[name].nunique() > 1]
+
+
+def _plot_sweep_folder(folder: Path, out: Path) -> list[Path]:
+    summary = read_summary(folder)
+    swept = swept_keys(summary)
+    if not swept:
+        raise ConfigError("no configuration key takes two values, so there is nothing to plot against", file=folder)
+    first = next((path.parent for path in sorted(folder.glob("*/config.yaml"))), folder)
+    return plot_sweep(summary, swept, out, title=run_title(read_config(first), leave_out=swept))

@@ -1,0 +1,42 @@
+"""Kinds of settings that only workloads have, and the files they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from experiments.errors import ConfigError
+
+
+def _infinity(value: Any) -> Any:
+    return float("inf") if value in ("inf", "Infinity") else value
+
+
+def _positive(value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"got {value}; should be greater than 0, or inf")
+    return value
+
+
+NonNegativeFloat = Annotated[float, Field(ge=0)]
+PositiveOrInf = Annotated[float, Field(allow_inf_nan=True), BeforeValidator(_infinity), AfterValidator(_positive)]
+
+
+def resolve(path: str, base_dir: Path) -> Path:
+    """A path of the YAML: absolute, ``~``, or relative to the folder of the YAML file."""
+    return base_dir / Path(path).expanduser()
+
+
+def require_file(path: str, base_dir: Path, key: str) -> Path:
+    """``resolve`` for an input file that must exist.
+
+    Raises:
+        ConfigError: naming ``key`` when there is no such file.
+    """
+    found = resolve(path, base_dir)
+    if not found.is_file():
+        what = "is a folder" if found.is_dir() else "does not exist"
+        raise ConfigError(f"{found} {what}; give an existing file, for example with --set {key}=FILE", key=key)
+    return found

@@ -1,0 +1,103 @@
+"""Launches one step on the device: metadata views, the forward pass, sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from real_backend.attention.base import AttentionBackend, AttentionMetadata
+from real_backend.batch import FlatBatch
+from real_backend.buffers import StepBuffers
+from real_backend.model import KvCache, Qwen3Model
+from sched_core.dispatch import Dispatch, GraphMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShape:
+    """The host-side numbers of a step; ``max_seqlen_*`` may be upper bounds."""
+
+    num_tokens: int
+    num_rows: int
+    num_decodes: int
+    max_seqlen_q: int
+    max_seqlen_k: int
+    mixed_graph: bool = False
+
+    @classmethod
+    def of_batch(cls, batch: FlatBatch) -> StepShape:
+        return cls(
+            num_tokens=batch.num_tokens,
+            num_rows=batch.num_rows,
+            num_decodes=batch.num_decodes,
+            max_seqlen_q=batch.max_seqlen_q,
+            max_seqlen_k=batch.max_seqlen_k,
+        )
+
+    @classmethod
+    def of_graph(cls, choice: Dispatch, *, max_rows: int, max_model_len: int) -> StepShape:
+        """What a graph is captured for: its own size and the longest context, so that any replay is within bounds."""
+        size, mixed = choice.num_padded_tokens, choice.mode is GraphMode.MIXED
+        return cls(
+            num_tokens=size,
+            num_rows=max_rows if mixed else size,
+            num_decodes=0 if mixed else size,
+            max_seqlen_q=size if mixed else 1,
+            max_seqlen_k=max_model_len,
+            mixed_graph=mixed,
+        )
+
+
+class Executor:
+    """The model with its KV cache, fed from the static device fields of ``buffers``."""
+
+    def __init__(
+        self, model: Qwen3Model, attention: AttentionBackend, buffers: StepBuffers, kv_caches: Sequence[KvCache]
+    ) -> None:
+        self._model = model
+        self._attention = attention
+        self._buffers = buffers
+        self._kv_caches = kv_caches
+
+    def forward(self, shape: StepShape, num_samples: int | None = None) -> torch.Tensor:
+        """Hidden states [S, H] of the sampling tokens, or of all padded tokens [T, H] without ``num_samples``."""
+        fields = self._buffers.device
+        meta = self._metadata(shape)
+        self._attention.begin_step(meta)
+        rows = None if num_samples is None else fields["logits_tokens"][:num_samples]
+        input_ids, positions = fields["input_ids"][: shape.num_tokens], fields["positions"][: shape.num_tokens]
+        return self._model.forward(input_ids, positions, self._kv_caches, meta, self._attention, rows)
+
+    def select(self, hidden: torch.Tensor, num_samples: int) -> torch.Tensor:
+        """The rows of a graph's hidden states that sample."""
+        return hidden[self._buffers.device["logits_tokens"][:num_samples]]
+
+    def logits(self, hidden_rows: torch.Tensor) -> torch.Tensor:
+        """[S, vocab] in float32, which the sampler works in."""
+        return self._model.logits(hidden_rows).float()
+
+    def _metadata(self, shape: StepShape) -> AttentionMetadata:
+        fields, rows = self._buffers.device, shape.num_rows
+        return AttentionMetadata(
+            cu_seqlens_q=fields["cu_seqlens_q"][: rows + 1],
+            cu_seqlens_k=fields["cu_seqlens_k"][: rows + 1],
+            seqused_k=fields["seqused_k"][:rows],
+            block_table=fields["block_table"][:rows],
+            slot_mapping=fields["slot_mapping"][: shape.num_tokens],
+            num_decodes=shape.num_decodes,
+            max_seqlen_q=shape.max_seqlen_q,
+            max_seqlen_k=shape.max_seqlen_k,
+            mixed_graph=shape.mixed_graph,
+        )
+
+
+def allocate_kv_caches(model: Qwen3Model, num_pages: int, block_size: int) -> list[KvCache]:
+    """A zeroed pair [pages, block size, kv heads, head dim] per layer.
+
+    Zeros matter: kernels may read the unused tail of a page and multiply it by 0, which NaN would survive.
+    """
+    config = model.config
+    shape = (config.num_hidden_layers, 2, num_pages, block_size, config.num_key_value_heads, config.head_dim)
+    pool = torch.zeros(shape, dtype=model.dtype, device=model.device)
+    return [(layer[0], layer[1]) for layer in pool]

@@ -1,0 +1,86 @@
+"""CUDA graphs of whole forward passes, one for each capture size.
+
+A graph replays launches on fixed addresses: its inputs are the static device fields of ``StepBuffers``, padded up to
+the size it was captured for, and its output is its own hidden-state tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+
+from sched_core.dispatch import NO_GRAPHS, CaptureSizes, Dispatch, GraphMode
+
+GraphSupport = Literal["none", "decode", "mixed"]
+
+
+def default_capture_sizes(
+    graph_support: GraphSupport, max_num_seqs: int, max_num_batched_tokens: int, largest: int = 512
+) -> CaptureSizes:
+    """Decode graphs for 1, 2, 4, 8 and every multiple of 16 sequences, mixed graphs in coarser token buckets.
+
+    The last size of each list is the most that a step can hold, or ``largest`` if that is less.
+    """
+    if graph_support == "none":
+        return NO_GRAPHS
+    most_decodes = min(max_num_seqs, max_num_batched_tokens, largest)
+    decode = _up_to(most_decodes, [1, 2, 4, *range(8, 16, 8), *range(16, most_decodes, 16)])
+    if graph_support == "decode":
+        return CaptureSizes(decode=decode)
+    most_tokens = min(max_num_batched_tokens, largest)
+    mixed = _up_to(most_tokens, [16, 32, *range(64, 256, 32), *range(256, most_tokens, 64)])
+    return CaptureSizes(decode=decode, mixed=mixed)
+
+
+def _up_to(most: int, sizes: list[int]) -> tuple[int, ...]:
+    return (*(size for size in sizes if size < most), most)
+
+
+class StepGraphs:
+    """Captured forward passes.
+
+    ``prepare(choice)`` brings a harmless step of that size to the static fields; ``forward(choice)`` launches it and
+    returns its hidden states, without waiting for the device.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[Dispatch], None],
+        forward: Callable[[Dispatch], torch.Tensor],
+        sizes: CaptureSizes,
+    ) -> None:
+        self._graphs: dict[Dispatch, tuple[torch.cuda.CUDAGraph, torch.Tensor]] = {}
+        pool = torch.cuda.graph_pool_handle()
+        for choice in _largest_first(sizes):
+            torch.cuda.synchronize()
+            prepare(choice)
+            self._graphs[choice] = _capture(forward, choice, pool)
+
+    def replay(self, choice: Dispatch) -> torch.Tensor:
+        """Launches the graph of ``choice``; its hidden states (padded tokens, hidden) are valid until the next replay."""
+        graph, hidden = self._graphs[choice]
+        graph.replay()
+        return hidden
+
+
+def _largest_first(sizes: CaptureSizes) -> list[Dispatch]:
+    """All graphs, the biggest first, so that the smaller ones reuse its memory."""
+    choices = [Dispatch(mode=GraphMode.DECODE, num_padded_tokens=size) for size in sizes.decode]
+    choices += [Dispatch(mode=GraphMode.MIXED, num_padded_tokens=size) for size in sizes.mixed]
+    return sorted(choices, key=lambda choice: -choice.num_padded_tokens)
+
+
+def _capture(
+    forward: Callable[[Dispatch], torch.Tensor], choice: Dispatch, pool: object
+) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):  # compiles and tunes kernels, which a capture cannot
+        forward(choice)
+    torch.cuda.current_stream().wait_stream(side_stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool):
+        hidden = forward(choice)
+    return graph, hidden

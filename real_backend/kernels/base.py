@@ -1,0 +1,57 @@
+"""What a decoder layer asks of its pointwise kernels, and the choice between the two implementations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QkvStore:
+    """Where a layer's fused q, k, v go: all that ``norm_rope_store`` needs besides the projection itself.
+
+    ``cos_sin`` is ``rope_table``'s [positions, D]; ``q_norm`` and ``k_norm`` [D] are None for a model that does not
+    normalise them. ``k_cache`` and ``v_cache`` are [pages, page size, Hkv, D]; slot ``s`` is token ``s % page size``
+    of page ``s // page size``.
+    """
+
+    cos_sin: torch.Tensor
+    q_norm: torch.Tensor | None
+    k_norm: torch.Tensor | None
+    eps: float
+    k_cache: torch.Tensor
+    v_cache: torch.Tensor
+
+
+class PointwiseKernels(Protocol):
+    """Arithmetic in float32 whatever the tensors' type; ``weight`` is [width]."""
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        """``x / rms(x) * weight`` over the last dimension of x [T, H], in a new tensor."""
+
+    def add_rms_norm(self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> None:
+        """``residual += x``, then ``x = rms_norm(residual)``, both in place; x and residual are [T, H]."""
+
+    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
+        """``silu(gate) * up`` [T, I] of gate_up [T, 2 I]."""
+
+    def norm_rope_store(
+        self, qkv: torch.Tensor, positions: torch.Tensor, slot_mapping: torch.Tensor, store: QkvStore
+    ) -> None:
+        """Normalises and rotates q in place in qkv [T, (Hq + 2 Hkv) D]; puts k, treated the same, and v in the cache.
+
+        ``positions`` and ``slot_mapping`` are int64 [T]. A token whose slot is -1 (padding) is not stored.
+        """
+
+
+def pointwise_kernels(device: torch.device) -> PointwiseKernels:
+    """Triton on a CUDA device, plain torch elsewhere."""
+    if device.type == "cuda":
+        from real_backend.kernels.triton_pointwise import TritonKernels
+
+        return TritonKernels()
+    from real_backend.kernels.reference import TorchKernels
+
+    return TorchKernels()

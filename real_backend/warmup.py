@@ -1,0 +1,68 @@
+"""Steps without requests: the largest one, to measure memory, and one per CUDA graph, to capture it."""
+
+from __future__ import annotations
+
+import torch
+
+from real_backend.attention.base import AttentionBackend
+from real_backend.batch import FlatBatch, dummy_batch
+from real_backend.buffers import Capacity, StepBuffers
+from real_backend.executor import Executor, StepShape, allocate_kv_caches
+from real_backend.graphs import StepGraphs
+from real_backend.model import Qwen3Model
+from real_backend.runner import sampling_tensors
+from real_backend.sampler import sample
+from real_backend.sampling_table import SamplingRows
+from sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
+
+
+@torch.inference_mode()
+def run_largest_step(model: Qwen3Model, attention: AttentionBackend, capacity: Capacity, block_size: int) -> None:
+    """An eager step of ``capacity``'s size with every row sampling; its KV cache is one page that nothing is stored in."""
+    buffers = StepBuffers(capacity, model.device, filler_block=0)
+    executor = Executor(model, attention, buffers, allocate_kv_caches(model, 1, block_size))
+    num_rows = min(capacity.max_rows, capacity.max_tokens)
+    batch = dummy_batch(capacity.max_tokens, num_rows, block_size, filler_block=0)
+    _run(executor, buffers, batch)
+
+
+@torch.inference_mode()
+def capture_graphs(
+    executor: Executor, buffers: StepBuffers, sizes: CaptureSizes, *, max_model_len: int, block_size: int
+) -> StepGraphs:
+    """One graph per capture size; needs the KV cache that the engine will run with."""
+    filler, max_rows = buffers.filler_block, buffers.capacity.max_rows
+
+    def step_of(choice: Dispatch) -> FlatBatch:
+        size = choice.num_padded_tokens
+        num_rows = size if choice.mode is GraphMode.DECODE else -(-size // max_model_len)
+        return dummy_batch(size, num_rows, block_size, filler)
+
+    def prepare(choice: Dispatch) -> None:
+        batch = step_of(choice)
+        buffers.fill(batch, SamplingRows.dummy(batch.num_rows), choice)
+        buffers.upload()
+
+    def forward(choice: Dispatch) -> torch.Tensor:
+        return executor.forward(StepShape.of_graph(choice, max_rows=max_rows, max_model_len=max_model_len))
+
+    return StepGraphs(prepare, forward, sizes)
+
+
+@torch.inference_mode()
+def warm_up(executor: Executor, buffers: StepBuffers, *, block_size: int) -> None:
+    """Eager steps of one row, of decodes only and of the largest size: kernels are compiled before the clock runs."""
+    capacity = buffers.capacity
+    most_rows = min(capacity.max_rows, capacity.max_tokens)
+    for num_tokens, num_rows in ((1, 1), (most_rows, most_rows), (capacity.max_tokens, most_rows)):
+        torch.cuda.synchronize()
+        batch = dummy_batch(num_tokens, num_rows, block_size, buffers.filler_block)
+        _run(executor, buffers, batch)
+
+
+def _run(executor: Executor, buffers: StepBuffers, batch: FlatBatch) -> None:
+    sampling = SamplingRows.dummy(batch.num_rows)
+    buffers.fill(batch, sampling, Dispatch(mode=GraphMode.EAGER, num_padded_tokens=batch.num_tokens))
+    buffers.upload()
+    hidden = executor.forward(StepShape.of_batch(batch), batch.num_rows)
+    sample(executor.logits(hidden), sampling_tensors(buffers.device, sampling))

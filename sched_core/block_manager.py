@@ -1,0 +1,127 @@
+"""Block tables of requests over the pool: prefix hits, growth, registration and release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from xxhash import xxh3_128_digest
+
+from sched_core.block_pool import BlockPool
+from sched_core.config import HashAlgorithm
+from sched_core.journal import Journal
+from sched_core.request import Request
+from sched_core.spec import RequestSpec
+
+
+def _sha256(content: bytes) -> bytes:
+    return sha256(content).digest()
+
+
+_DIGESTS: dict[HashAlgorithm, Callable[[bytes], bytes]] = {"xxh3_128": xxh3_128_digest, "sha256": _sha256}
+
+
+class BlockManager:
+    """Blocks of ``block_size`` tokens for every request of an engine.
+
+    A key is the digest of the previous block's key and the block's tokens; the first block's predecessor stands for
+    the cache salt and the extra keys (LoRA and the like), so prompts under different salts never share. Keys are
+    computed when tokens become known, never while scheduling.
+    """
+
+    def __init__(
+        self, pool: BlockPool, block_size: int, journal: Journal, *, caching: bool, algorithm: HashAlgorithm
+    ) -> None:
+        self.pool = pool
+        self.block_size = block_size
+        self.caching = caching
+        self._record = journal.record
+        self._digest = _DIGESTS[algorithm]
+
+    def blocks_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.block_size)
+
+    def extend_keys(self, request: Request, num_tokens: int) -> None:
+        """Compute the keys of all full blocks among the first ``num_tokens`` tokens that have none yet."""
+        if not self.caching:
+            return
+        keys, size, digest = request.block_keys, self.block_size, self._digest
+        parent = keys[-1] if keys else self._root(request.spec)
+        for content in request.encode_blocks(len(keys) * size, num_tokens, size):
+            parent = digest(parent + content)
+            keys.append(parent)
+
+    def find_hits(self, request: Request) -> list[int]:
+        """Cached blocks that hold the longest known prefix.
+
+        At least the last token must be computed to sample the next one, so the hit ends at most one token before
+        the end: a full hit gives its last block back (as in vLLM).
+        """
+        return self.pool.cache.longest_prefix(request.block_keys[: (request.num_tokens - 1) // self.block_size])
+
+    def start(self, request: Request, hits: list[int], num_new_blocks: int) -> None:
+        """Give a waiting request its prefix hits and then new blocks.
+
+        All hits are pinned before any block is taken: taking evicts, and must not evict a hit.
+        """
+        self.pool.touch(hits)
+        request.block_ids = [*hits]
+        self._record(self._set_blocks, request, [])
+        self.grow([request], [num_new_blocks])
+
+    def grow(self, requests: Sequence[Request], counts: Sequence[int]) -> list[int]:
+        """Append ``counts[i]`` blocks to the table of ``requests[i]``; returns all of them, in order.
+
+        The caller has checked that so many are free.
+        """
+        taken = self.pool.allocate(sum(counts))
+        start = 0
+        for request, count in zip(requests, counts, strict=True):
+            request.block_ids += taken[start : start + count]
+            start += count
+        self._record(self._shrink, requests, counts)
+        return taken
+
+    def register(self, requests: Sequence[Request], starts: Sequence[int], ends: Sequence[int]) -> None:
+        """Make the full blocks among tokens ``[starts[i], ends[i])`` of each request findable.
+
+        ``starts`` is how far they were before. Done while planning, so that later requests of the same step share
+        them; a cancelled step takes it back.
+        """
+        if not self.caching:
+            return
+        blocks: list[int] = []
+        keys: list[bytes] = []
+        size = self.block_size
+        for request, start, end in zip(requests, starts, ends, strict=True):
+            first, last = start // size, end // size
+            blocks += request.block_ids[first:last]
+            keys += request.block_keys[first:last]
+        self.pool.cache.register(blocks, keys)
+
+    def unregister_from(self, request: Request, num_computed: int) -> None:
+        """Take back what this step registered for a request that will not run in it after all."""
+        self.pool.cache.forget(request.block_ids[num_computed // self.block_size :])
+
+    def free(self, request: Request) -> None:
+        """Release a request's blocks, last first, so that shared prefixes outlive their continuations."""
+        blocks = request.block_ids
+        request.block_ids = []
+        self._record(self._set_blocks, request, blocks)
+        self.pool.release(blocks[::-1])
+
+    def _root(self, spec: RequestSpec) -> bytes:
+        if not spec.cache_salt and not spec.extra_keys:
+            return b""
+        names = (spec.cache_salt, *spec.extra_keys)
+        return self._digest(b"".join(len(name).to_bytes(8, "little") + name.encode() for name in names))
+
+    @staticmethod
+    def _set_blocks(request: Request, blocks: list[int]) -> None:
+        request.block_ids = blocks
+
+    @staticmethod
+    def _shrink(requests: Sequence[Request], counts: Sequence[int]) -> None:
+        for request, count in zip(requests, counts, strict=True):
+            if count:
+                del request.block_ids[-count:]

@@ -1,0 +1,53 @@
+"""Which CUDA graph a step runs in: one pure function, asked by the engine and by the cost model."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class GraphMode(StrEnum):
+    EAGER = "eager"
+    DECODE = "decode"
+    MIXED = "mixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureSizes:
+    """Ascending token counts for which graphs exist: steps of single-token rows only, and steps of any shape."""
+
+    decode: tuple[int, ...] = ()
+    mixed: tuple[int, ...] = ()
+
+
+NO_GRAPHS = CaptureSizes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """How a step runs: the kind of graph and the token count after padding."""
+
+    mode: GraphMode
+    num_padded_tokens: int
+
+
+def dispatch(num_tokens: int, num_rows: int, capture_sizes: CaptureSizes) -> Dispatch:
+    """The smallest captured graph that holds the step, or eager when none does.
+
+    A step of single-token rows (``num_tokens == num_rows``) prefers a decode graph; any other step, or a decode
+    batch larger than every decode graph, takes a mixed graph if there is one large enough.
+    """
+    if num_tokens == num_rows:
+        size = _smallest_at_least(capture_sizes.decode, num_tokens)
+        if size is not None:
+            return Dispatch(mode=GraphMode.DECODE, num_padded_tokens=size)
+    size = _smallest_at_least(capture_sizes.mixed, num_tokens)
+    if size is not None:
+        return Dispatch(mode=GraphMode.MIXED, num_padded_tokens=size)
+    return Dispatch(mode=GraphMode.EAGER, num_padded_tokens=num_tokens)
+
+
+def _smallest_at_least(sizes: tuple[int, ...], wanted: int) -> int | None:
+    index = bisect_left(sizes, wanted)
+    return sizes[index] if index < len(sizes) else None

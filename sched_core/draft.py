@@ -1,0 +1,303 @@
+"""The step being planned: the mechanism that every batch composition drives.
+
+Token budget, sequence cap, block accounting and preemption are written here, once. Rows of the running table keep
+their numbers until the draft is done; preempted ones are marked and removed at the end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sched_core.new_blocks import NewBlocks
+from sched_core.plan import Ints, StartedRequest
+from sched_core.policies.interfaces import AdmissionState, Candidate, Rows
+from sched_core.request import Request
+from sched_core.state import SchedulerState
+
+
+class Draft:
+    """Implements ``StepDraft``. ``budget`` is what is left of the step's tokens."""
+
+    def __init__(self, state: SchedulerState, *, now: int, budget: int, defer_prefill: bool) -> None:
+        self._state = state
+        self._table = state.running
+        self._now = now
+        self._defer_prefill = defer_prefill
+        self._chunk_cap = _chunk_cap(state, budget)
+        self.budget = budget
+        self.granted = np.zeros(len(self._table.all_rows), dtype=np.int64)
+        self.preempted_rows: list[int] = []
+        self.preempted: list[int] = []
+        self.started: list[StartedRequest] = []
+        self.new_blocks = NewBlocks()
+        self._parts: list[Ints] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._parts
+
+    @property
+    def num_running(self) -> int:
+        return self._table.size - len(self.preempted_rows)
+
+    @property
+    def batch_is_fresh(self) -> bool:
+        size = self._table.size
+        return not bool((self._table.num_tokens[:size] > self._table.entry_tokens[:size] + 1).any())
+
+    def scheduled_rows(self) -> Ints:
+        """Rows that got tokens, in scheduling order."""
+        rows = self._parts[0] if len(self._parts) == 1 else np.concatenate([self._table.all_rows[:0], *self._parts])
+        return rows[self.granted[rows] > 0] if self.preempted_rows else rows
+
+    def run(self, rows: Rows) -> None:
+        first_part = len(self._parts)
+        remaining = self._table.remaining()
+        pending = self._select(rows, remaining)
+        while len(pending) and self.budget > 0:
+            wanted = self._share(remaining[pending])
+            num_placed = self._place(pending, wanted)
+            pending = self._alive(pending[num_placed:])
+        for part in self._parts[first_part:]:
+            self._register(part)
+
+    def admit(self, *, split_first_only: bool = False) -> None:
+        # vLLM: blocks that were just taken from one request are not given to a new one in the same step.
+        if self.preempted_rows or self._defer_prefill:
+            return
+        queue = self._state.queue
+        while self._has_room() and len(queue):
+            head = queue.peek()
+            if not self._admit(head, split_first_only):
+                self._bypass(head, split_first_only)
+                return
+
+    def _select(self, rows: Rows, remaining: Ints) -> Ints:
+        if rows is Rows.ALL and not self._defer_prefill:
+            selected = self._table.all_rows[: len(remaining)]
+        elif rows is Rows.PREFILLS:
+            selected = self._table.all_rows[:0] if self._defer_prefill else (remaining > 1).nonzero()[0]
+        else:
+            selected = (remaining == 1).nonzero()[0]
+        if self._parts:
+            selected = selected[self.granted[selected] == 0]
+        return self._ranked(self._alive(selected))
+
+    def _ranked(self, rows: Ints) -> Ints:
+        order = self._state.policies.order
+        if not order.ranks_running:
+            return rows
+        requests, now = self._table.requests, self._now
+        ranked = sorted(rows.tolist(), key=lambda row: (order.rank(requests[row], now), row))
+        return np.array(ranked, dtype=np.int64)
+
+    def _alive(self, rows: Ints) -> Ints:
+        return rows[~np.isin(rows, self.preempted_rows)] if self.preempted_rows else rows
+
+    def _share(self, wanted: Ints) -> Ints:
+        """Cap each row's chunk, then hand out the budget in order until it is gone."""
+        if self._chunk_cap is not None:
+            wanted = np.minimum(wanted, self._chunk_cap)
+        if int(np.add.reduce(wanted)) <= self.budget:
+            return wanted
+        before = np.cumsum(wanted) - wanted
+        return np.clip(self.budget - before, 0, wanted)
+
+    def _place(self, rows: Ints, wanted: Ints) -> int:
+        """Schedule ``wanted`` tokens for ``rows``, taking blocks as needed.
+
+        Returns how many rows were dealt with: all of them, or up to and including the one for which something was
+        preempted (what is left then has to be shared out again).
+        """
+        table, pool, blocks = self._table, self._state.pool, self._state.blocks
+        over = table.num_computed[rows] + wanted - table.capacity[rows]
+        short = (over > 0).nonzero()[0]
+        needed = [blocks.blocks_for(tokens) for tokens in over[short].tolist()]
+        if sum(needed) <= pool.num_free:
+            if needed:
+                self._grow(rows[short].tolist(), needed)
+            self._commit(rows, wanted)
+            return len(rows)
+        return self._place_under_pressure(rows, wanted, short.tolist(), needed)
+
+    def _place_under_pressure(self, rows: Ints, wanted: Ints, short: list[int], needed: list[int]) -> int:
+        """One row after the other, preempting for the first that finds too few free blocks."""
+        for index, count in zip(short, needed, strict=True):
+            row = int(rows[index])
+            if count <= self._state.pool.num_free:
+                self._grow([row], [count])
+                continue
+            self._commit(rows[:index], wanted[:index])
+            if self._make_room(row, count):
+                self._grow([row], [count])
+                self._commit(rows[index : index + 1], wanted[index : index + 1])
+            return index + 1
+        self._commit(rows, wanted)
+        return len(rows)
+
+    def _commit(self, rows: Ints, tokens: Ints) -> None:
+        total = int(np.add.reduce(tokens))
+        if total == 0:
+            return
+        if total == self.budget:  # the budget may have ended before the last row
+            rows, tokens = rows[tokens > 0], tokens[tokens > 0]
+        self.granted[rows] = tokens
+        self.budget -= total
+        self._parts.append(rows)
+
+    def _grow(self, rows: list[int], counts: list[int]) -> None:
+        requests = self._table.requests
+        taken = self._state.blocks.grow([requests[row] for row in rows], counts)
+        self.new_blocks.add(rows, counts, taken)
+        self._table.grow(rows, [count * self._state.config.block_size for count in counts])
+
+    def _register(self, rows: Ints) -> None:
+        """Make blocks that this step fills findable, now that no row of this pass can lose its place to another."""
+        if not self._state.config.enable_prefix_caching:
+            return
+        computed = self._table.num_computed[rows]
+        ends = computed + self.granted[rows]
+        filled = (ends - ends % self._state.config.block_size > computed).nonzero()[0]
+        if len(filled):
+            requests = [self._table.requests[row] for row in rows[filled].tolist()]
+            self._state.blocks.register(requests, computed[filled].tolist(), ends[filled].tolist())
+
+    def _make_room(self, row: int, num_blocks: int) -> bool:
+        """Preempt until ``num_blocks`` are free; False when ``row`` itself had to go."""
+        while self._state.pool.num_free < num_blocks:
+            victim = self._choose_victim()
+            self._preempt(victim)
+            if victim == row:
+                return False
+        return True
+
+    def _choose_victim(self) -> int:
+        rows = self._alive(self._table.all_rows[: self._table.size]).tolist()
+        return rows[self._state.policies.victim.choose([self._candidate(row) for row in rows])]
+
+    def _candidate(self, row: int) -> Candidate:
+        table = self._table
+        return Candidate(
+            request=table.requests[row],
+            num_computed=int(table.num_computed[row]),
+            num_tokens=int(table.num_tokens[row]),
+        )
+
+    def _preempt(self, row: int) -> None:
+        """Take a row's blocks and tokens back and put its request at the front of the queue."""
+        request = self._table.sync(row)
+        if self.granted[row]:
+            self._state.blocks.unregister_from(request, int(self._table.num_computed[row]))
+            self.budget += int(self.granted[row])
+            self.granted[row] = 0
+        self.new_blocks.drop(row)
+        self._state.blocks.free(request)
+        self._state.queue.push_front(request)
+        self.preempted_rows.append(row)
+        self.preempted.append(request.request_id)
+
+    def _has_room(self) -> bool:
+        return self.budget > 0 and self.num_running < self._state.config.max_num_seqs
+
+    def _bypass(self, head: Request, split_first_only: bool) -> None:
+        """Admit later requests past a blocked head, at most ``max_head_bypass`` over its whole wait."""
+        limit, queue = self._state.config.max_head_bypass, self._state.queue
+        for request in [queue.peek(position) for position in range(1, min(len(queue), limit + 1))]:
+            if head.num_bypassed >= limit or not self._has_room():
+                return
+            if self._admit(request, split_first_only):
+                self._state.journal.record(setattr, head, "num_bypassed", head.num_bypassed)
+                head.num_bypassed += 1
+
+    def _admit(self, request: Request, split_first_only: bool) -> bool:
+        """Move a waiting request into the batch if its first chunk can run now."""
+        blocks = self._state.blocks
+        hits = blocks.find_hits(request)
+        computed = len(hits) * blocks.block_size
+        chunk = self._first_chunk(request, request.num_tokens - computed, split_first_only)
+        if chunk == 0:
+            return False
+        num_new = blocks.blocks_for(computed + chunk) - len(hits)
+        if not self._fits(request, hits, num_new):
+            return False
+        self._state.queue.remove(request)
+        blocks.start(request, hits, num_new)
+        self._append(request, computed, chunk, num_new)
+        return True
+
+    def _first_chunk(self, request: Request, wanted: int, split_first_only: bool) -> int:
+        """Tokens of the first chunk, 0 when it must wait.
+
+        With chunked prefill off a prompt is never cut, but a preempted request may be: with its output it can have
+        outgrown the budget, and would otherwise never run again.
+        """
+        if self._chunk_cap is not None:
+            wanted = min(wanted, self._chunk_cap)
+        if wanted <= self.budget:
+            return wanted
+        may_split = self._state.config.enable_chunked_prefill or request.resumes
+        return self.budget if may_split and (self.is_empty or not split_first_only) else 0
+
+    def _fits(self, request: Request, hits: list[int], num_new: int) -> bool:
+        config, pool, blocks = self._state.config, self._state.pool, self._state.blocks
+        needed = blocks.blocks_for(request.num_tokens) - len(hits) if config.scheduler_reserve_full_isl else num_new
+        reserved = int(config.watermark * config.num_blocks) if self.num_running else 0
+        needed += pool.num_free_among(hits)
+        if needed > pool.num_free - reserved:
+            return False
+        return self._state.policies.admission.may_admit(
+            request,
+            AdmissionState(
+                now=self._now,
+                num_needed_blocks=needed,
+                num_free_blocks=pool.num_free,
+                num_blocks=config.num_blocks,
+                block_size=config.block_size,
+                running=lambda: [
+                    self._candidate(row) for row in self._alive(self._table.all_rows[: self._table.size]).tolist()
+                ],
+            ),
+        )
+
+    def _append(self, request: Request, computed: int, chunk: int, num_new_blocks: int) -> None:
+        row, size = self._table.size, self._state.config.block_size
+        self._table.append(
+            request,
+            num_computed=computed,
+            capacity=len(request.block_ids) * size,
+            stop_at=stop_length(self._state, request),
+            key_at=(request.num_tokens // size + 1) * size,
+        )
+        self.new_blocks.add([row], [num_new_blocks], request.block_ids[len(request.block_ids) - num_new_blocks :])
+        self.started.append(
+            StartedRequest(
+                spec=request.spec,
+                resumed=request.resumes,
+                num_cached_tokens=computed,
+                output_token_ids=tuple(request.output_ids),
+                block_ids=tuple(request.block_ids),
+            )
+        )
+        rows = self._table.all_rows[row : row + 1]
+        self._commit(rows, np.array([chunk], dtype=np.int64))
+        self._register(rows)
+
+
+def stop_length(state: SchedulerState, request: Request) -> int:
+    """Known tokens at which a request ends: its length limit, or one more than the whole pool can hold."""
+    return min(length_limit(state, request), state.config.num_blocks * state.config.block_size + 1)
+
+
+def length_limit(state: SchedulerState, request: Request) -> int:
+    return min(request.spec.num_prompt_tokens + request.spec.max_tokens, state.config.max_model_len)
+
+
+def _chunk_cap(state: SchedulerState, budget: int) -> int | None:
+    """The most tokens one request may get, None when there is no cap (vLLM: none for a request that is alone)."""
+    threshold = state.config.long_prefill_token_threshold
+    num_requests = len(state.requests)
+    if threshold == 0 or num_requests <= 1:
+        return None
+    if state.config.long_prefill_token_threshold_adaptive:
+        return max(threshold, budget // num_requests)
+    return threshold

@@ -1,0 +1,261 @@
+"""``EngineCore``: the step state machine that both backends drive. No clock, no I/O; times are integer ns.
+
+A driver repeats: ``add_request`` what has arrived, ``begin_step``, run the plan, ``finish_step``. Exactly one step is
+in flight. A plan is provisional until it is finished: ``cancel_step`` restores the state from before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sched_core.config import SchedulerConfig
+from sched_core.draft import Draft
+from sched_core.errors import SchedulerError, StuckError
+from sched_core.events import Admission, Event, Finished, Preempted
+from sched_core.finishing import abort_requests, deliver
+from sched_core.plan import Idle, Ints, StepPlan, StepResult
+from sched_core.policies.interfaces import BatchState
+from sched_core.policies.registry import Policies, build_policies
+from sched_core.refusal import check_admissible
+from sched_core.request import Request
+from sched_core.spec import RequestSpec
+from sched_core.state import SchedulerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InFlight:
+    plan: StepPlan
+    rows: Ints
+
+
+class EngineCore:
+    """Scheduler and block manager of one engine."""
+
+    def __init__(self, config: SchedulerConfig, policies: Policies | None = None) -> None:
+        self.config = config
+        self._state = SchedulerState.create(config, policies or build_policies())
+        self._in_flight: _InFlight | None = None
+        self._aborting: list[int] = []
+        self._unreported: tuple[int, ...] = ()  # preempted since the last plan
+        self._now = 0
+        self._num_steps = 0
+        self._steps_since_prefill = config.prefill_schedule_interval
+        self._queue_was_drained = True
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def has_unfinished(self) -> bool:
+        return bool(self._state.requests)
+
+    def stats(self) -> Mapping[str, int]:
+        """Counters since the start.
+
+        ``num_steps``, ``num_preemptions``; and per admission (a resume counts again) ``prefix_cache_requests``,
+        ``prefix_cache_queries`` and ``prefix_cache_hits`` in tokens, ``prefix_cache_query_blocks`` (full blocks) and
+        ``prefix_cache_hit_blocks``.
+        """
+        names = ("requests", "queries", "hits", "query_blocks", "hit_blocks")
+        zeros = dict.fromkeys(("num_steps", "num_preemptions", *(f"prefix_cache_{name}" for name in names)), 0)
+        return zeros | self._counters
+
+    def add_request(self, spec: RequestSpec, now: int) -> Admission:
+        """Queue a request, or refuse one that could never run; allowed while a step is in flight."""
+        self._advance(now)
+        refused = check_admissible(self._state, spec)
+        if refused is not None:
+            return refused
+        request = Request(spec)
+        order = self._state.policies.order
+        order.on_arrival(request, now)
+        request.rank = order.rank(request, now)
+        self._state.blocks.extend_keys(request, spec.num_prompt_tokens)
+        self._state.requests[spec.request_id] = request
+        self._state.queue.add(request)
+        return Admission(request_id=spec.request_id)
+
+    def abort(self, request_id: int, now: int) -> tuple[Event, ...]:
+        """End a request early: at once, or with the step in flight (which then returns the events).
+
+        A request that is unknown or already finished is left alone: clients may give up too late.
+        """
+        self._advance(now)
+        self._aborting.append(request_id)
+        return () if self._in_flight else self._finish_aborted()
+
+    def begin_step(self, now: int) -> StepPlan | Idle:
+        """Plan the next step; ``Idle`` when there is nothing to run."""
+        self._advance(now)
+        if self._in_flight is not None:
+            raise SchedulerError(f"step {self._in_flight.plan.step_id} is still in flight")
+        self._state.journal.clear()
+        self._state.journal.record(self._set_unreported, self._unreported)
+        order = self._state.policies.order
+        if order.on_time(now):
+            self._state.queue.rerank(lambda request: order.rank(request, now))
+        if not self._state.requests:
+            return Idle(wake_at=order.wake_at(now))
+        draft = self._compose(now)
+        if draft.is_empty and draft.preempted:
+            # Every running request lost its place: with their blocks free, the queue can be tried in the same step.
+            draft = self._compose(now)
+        return self._idle(now) if draft.is_empty else self._launch(draft)
+
+    def finish_step(self, step_id: int, result: StepResult, now: int) -> tuple[Event, ...]:
+        """Confirm the step in flight: count its tokens, apply stop rules, return what happened."""
+        flight = self._land(step_id, now)
+        plan, table = flight.plan, self._state.running
+        if result.token_ids is not None and len(result.token_ids) != plan.num_samples:
+            raise SchedulerError(f"step {step_id} samples {plan.num_samples} rows, got {len(result.token_ids)} ids")
+        self._confirm(plan, now)
+        table.num_computed[flight.rows] += plan.num_new
+        sampled = flight.rows if plan.num_samples == plan.num_rows else flight.rows[plan.samples]
+        events = deliver(self._state, sampled, result, self._take_aborting())
+        self._tell(events, now)
+        return (*map(_preempted, plan.preempted), *events)
+
+    def cancel_step(self, step_id: int, now: int) -> tuple[Event, ...]:
+        """Forget the step in flight: counts, blocks, registrations and queue are exactly as before it."""
+        self._land(step_id, now)
+        self._num_steps -= 1
+        self._state.journal.rollback()
+        return self._finish_aborted()
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached blocks; refused (False) while any request holds blocks."""
+        return self._state.pool.reset_cache()
+
+    def _advance(self, now: int) -> None:
+        if now < self._now:
+            raise SchedulerError(f"time runs backwards: {now} ns after {self._now} ns")
+        self._now = now
+
+    def _compose(self, now: int) -> Draft:
+        config, policies = self.config, self._state.policies
+        asked = policies.budget.tokens(
+            BatchState(
+                now=now,
+                max_num_batched_tokens=config.max_num_batched_tokens,
+                num_waiting=len(self._state.queue),
+                table=self._state.running,
+            )
+        )
+        budget = max(1, min(asked, config.max_num_batched_tokens))
+        draft = Draft(self._state, now=now, budget=budget, defer_prefill=self._defers_prefill())
+        policies.composition.compose(draft)
+        self._unreported += tuple(draft.preempted)
+        return draft
+
+    def _defers_prefill(self) -> bool:
+        """Hold prefill work back until ``prefill_schedule_interval`` steps have passed since the last of it.
+
+        Not when nothing is decoding, nor when the last such step had to leave requests in the queue (vLLM).
+        """
+        interval = self.config.prefill_schedule_interval
+        if interval <= 1 or not self._queue_was_drained or self._steps_since_prefill >= interval - 1:
+            return False
+        return bool((self._state.running.remaining() == 1).any())
+
+    def _launch(self, draft: Draft) -> StepPlan:
+        table, rows = self._state.running, draft.scheduled_rows()
+        num_new = draft.granted[rows]
+        num_computed = table.num_computed[rows]
+        samples = num_computed + num_new == table.num_tokens[rows]
+        num_new_blocks, new_block_ids = draft.new_blocks.columns(rows)
+        request_ids = table.request_ids[rows]
+        if draft.preempted_rows:
+            rows = self._remove_preempted(draft.preempted_rows, rows)
+        plan = StepPlan(
+            step_id=self._num_steps,
+            request_ids=request_ids,
+            num_computed=num_computed,
+            num_new=num_new,
+            samples=samples,
+            num_new_blocks=num_new_blocks,
+            new_block_ids=new_block_ids,
+            started=tuple(draft.started),
+            preempted=self._unreported,
+            num_tokens=int(np.add.reduce(num_new)),
+            num_samples=int(np.count_nonzero(samples)),
+            num_waiting=len(self._state.queue),
+            num_running=table.size,
+            num_free_blocks=self._state.pool.num_free,
+        )
+        self._unreported = ()
+        self._num_steps += 1
+        self._in_flight = _InFlight(plan=plan, rows=rows)
+        return plan
+
+    def _remove_preempted(self, preempted_rows: list[int], rows: Ints) -> Ints:
+        """Close the gaps in the table; returns the new numbers of ``rows``."""
+        gone = np.zeros(self._state.running.size, dtype=np.bool_)
+        gone[preempted_rows] = True
+        self._state.running.remove(gone)
+        return rows - np.cumsum(gone)[rows]
+
+    def _set_unreported(self, preempted: tuple[int, ...]) -> None:
+        self._unreported = preempted
+
+    def _idle(self, now: int) -> Idle:
+        policies = self._state.policies
+        times = [time for time in (policies.order.wake_at(now), policies.admission.wake_at(now)) if time is not None]
+        if not times:
+            raise StuckError(
+                f"{len(self._state.requests)} unfinished requests, nothing scheduled at {now} ns: "
+                "a policy refuses work that fits and names no time to try again"
+            )
+        return Idle(wake_at=min(times))
+
+    def _land(self, step_id: int, now: int) -> _InFlight:
+        self._advance(now)
+        flight = self._in_flight
+        if flight is None or flight.plan.step_id != step_id:
+            raise SchedulerError(f"step {step_id} is not in flight")
+        self._in_flight = None
+        return flight
+
+    def _confirm(self, plan: StepPlan, now: int) -> None:
+        """Make the plan permanent and count it."""
+        self._state.journal.clear()
+        order = self._state.policies.order
+        for started in plan.started:
+            self._count_admission(started.spec.request_id, started.num_cached_tokens)
+            order.on_admit(self._state.requests[started.spec.request_id], now)
+        order.on_tokens(plan.request_ids, plan.num_new, now)
+        self._counters["num_steps"] += 1
+        self._counters["num_preemptions"] += len(plan.preempted)
+        self._steps_since_prefill += 1
+        if plan.num_tokens > plan.num_rows or plan.started:
+            self._steps_since_prefill = 0
+            self._queue_was_drained = plan.num_waiting == 0
+
+    def _count_admission(self, request_id: int, num_cached: int) -> None:
+        if not self.config.enable_prefix_caching:
+            return
+        num_tokens, size = self._state.requests[request_id].num_tokens, self.config.block_size
+        self._counters["prefix_cache_requests"] += 1
+        self._counters["prefix_cache_queries"] += num_tokens
+        self._counters["prefix_cache_hits"] += num_cached
+        self._counters["prefix_cache_query_blocks"] += num_tokens // size
+        self._counters["prefix_cache_hit_blocks"] += num_cached // size
+
+    def _take_aborting(self) -> frozenset[int]:
+        aborting, self._aborting = frozenset(self._aborting), []
+        return aborting
+
+    def _finish_aborted(self) -> tuple[Event, ...]:
+        events = tuple(abort_requests(self._state, self._take_aborting()))
+        self._tell(events, self._now)
+        return events
+
+    def _tell(self, events: tuple[Event, ...], now: int) -> None:
+        for event in events:
+            if isinstance(event, Finished):
+                self._state.policies.order.on_finish(event, now)
+
+
+def _preempted(request_id: int) -> Preempted:
+    return Preempted(request_id=request_id)

@@ -1,0 +1,67 @@
+"""The numbers of a step that its duration depends on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphMode, dispatch
+from sched_core.plan import StepPlan
+
+
+class StepFeatures(NamedTuple):
+    """Input of every cost model. A *decode row* computes one token, a *prefill row* more than one.
+
+    ``decode_context`` is the sum over decode rows of the keys they attend to (computed + 1). ``prefill_pairs`` is
+    the number of query-key pairs of the prefill rows, ``sum(new * computed + new * (new + 1) / 2)``;
+    ``prefill_context`` the sum of their keys (computed + new). ``num_started`` counts rows that enter the batch.
+    ``num_padded_tokens`` is what the graph chosen by ``dispatch`` computes (``num_tokens`` when eager).
+    """
+
+    num_tokens: int
+    num_rows: int
+    num_decodes: int
+    decode_context: int
+    prefill_tokens: int
+    prefill_pairs: int
+    prefill_context: int
+    num_samples: int
+    num_started: int
+    graph_mode: GraphMode
+    num_padded_tokens: int
+
+
+def step_features(plan: StepPlan, capture_sizes: CaptureSizes = NO_GRAPHS) -> StepFeatures:
+    """The features of a plan, given the graphs that the engine captured."""
+    num_rows = len(plan.request_ids)
+    total_context = int(np.add.reduce(plan.num_computed)) + plan.num_tokens
+    tokens, context, pairs, num_prefills = _prefill_work(plan, num_rows)
+    choice = dispatch(plan.num_tokens, num_rows, capture_sizes)
+    return StepFeatures(
+        plan.num_tokens,
+        num_rows,
+        num_rows - num_prefills,
+        total_context - context,
+        tokens,
+        pairs,
+        context,
+        plan.num_samples,
+        len(plan.started),
+        choice.mode,
+        choice.num_padded_tokens,
+    )
+
+
+def _prefill_work(plan: StepPlan, num_rows: int) -> tuple[int, int, int, int]:
+    """(tokens, keys, query-key pairs, rows) of the rows that compute more than one token."""
+    if plan.num_tokens == num_rows:
+        return 0, 0, 0, 0
+    tokens = context = pairs = 0
+    rows = (plan.num_new > 1).nonzero()[0].tolist()
+    for row in rows:
+        new, computed = int(plan.num_new[row]), int(plan.num_computed[row])
+        tokens += new
+        context += computed + new
+        pairs += new * computed + new * (new + 1) // 2
+    return tokens, context, pairs, len(rows)

@@ -1,0 +1,99 @@
+"""The end of a step: sampled tokens are counted, stop rules applied, finished requests leave the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from sched_core.draft import length_limit
+from sched_core.events import Event, Finished, FinishReason, TokensSampled
+from sched_core.plan import Ints, StepResult
+from sched_core.request import Request
+from sched_core.state import SchedulerState
+
+
+def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: frozenset[int]) -> tuple[Event, ...]:
+    """Add the sampled token of each of ``rows`` (the sampling rows of the plan) and end what has to end.
+
+    A request that is being aborted gets no more tokens. Stop rules in vLLM's order: end-of-sequence and stop ids,
+    then the length limit, then the backend's word.
+    """
+    table, token_ids = state.running, result.token_ids
+    ended = {int(rows[position]) for position in result.ended}
+    if aborting:
+        kept = ~np.isin(table.request_ids[rows], list(aborting))
+        rows = rows[kept]
+        token_ids = None if token_ids is None else token_ids[kept]
+    table.num_tokens[rows] += 1
+    if token_ids is not None:
+        for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
+            table.requests[row].output_ids.append(token_id)
+    _extend_keys(state, rows)
+    request_ids = table.request_ids[rows]
+    reasons = _finish_reasons(state, rows, token_ids, ended)
+    finished = _end_rows(state, reasons) if reasons else []
+    sampled = [TokensSampled(request_ids=request_ids, token_ids=token_ids)] if len(rows) else []
+    return (*sampled, *finished, *abort_requests(state, aborting))
+
+
+def abort_requests(state: SchedulerState, request_ids: frozenset[int]) -> list[Finished]:
+    """End requests wherever they are; unknown ids are left alone. Not to be called with a step in flight."""
+    known = sorted(request_ids & state.requests.keys())
+    table = state.running
+    running = {
+        int((table.request_ids[: table.size] == request_id).argmax()): FinishReason.ABORTED
+        for request_id in known
+        if state.requests[request_id].is_running
+    }
+    waiting = [state.requests[request_id] for request_id in known if not state.requests[request_id].is_running]
+    for request in waiting:
+        state.queue.discard(request)
+    finished = _end_rows(state, running) if running else []
+    return finished + [_end(state, request, FinishReason.ABORTED) for request in waiting]
+
+
+def _extend_keys(state: SchedulerState, rows: Ints) -> None:
+    """Hash the blocks that the new tokens completed."""
+    table = state.running
+    for row in rows[table.num_tokens[rows] >= table.key_at[rows]].tolist():
+        state.blocks.extend_keys(table.requests[row], int(table.num_tokens[row]))
+        table.key_at[row] += state.config.block_size
+
+
+def _finish_reasons(
+    state: SchedulerState, rows: Ints, token_ids: Ints | None, ended: set[int]
+) -> dict[int, FinishReason]:
+    table = state.running
+    reasons = dict.fromkeys(sorted(ended & set(rows.tolist())), FinishReason.STOP) if ended else {}
+    for row in rows[table.num_tokens[rows] >= table.stop_at[rows]].tolist():
+        within = table.num_tokens[row] < length_limit(state, table.requests[row])
+        reasons[row] = FinishReason.KV_CAPACITY if within else FinishReason.LENGTH
+    if token_ids is not None and table.num_checking:
+        for position in table.checks_ids[rows].nonzero()[0].tolist():
+            row = int(rows[position])
+            if int(token_ids[position]) in table.requests[row].ending_ids:
+                reasons[row] = FinishReason.STOP
+    return reasons
+
+
+def _end_rows(state: SchedulerState, reasons: Mapping[int, FinishReason]) -> list[Finished]:
+    gone = np.zeros(state.running.size, dtype=np.bool_)
+    finished = []
+    for row in sorted(reasons):
+        gone[row] = True
+        request = state.running.sync(row)
+        state.blocks.free(request)
+        finished.append(_end(state, request, reasons[row]))
+    state.running.remove(gone)
+    return finished
+
+
+def _end(state: SchedulerState, request: Request, reason: FinishReason) -> Finished:
+    del state.requests[request.request_id]
+    return Finished(
+        request_id=request.request_id,
+        reason=reason,
+        num_output_tokens=request.num_output_tokens,
+        output_token_ids=tuple(request.output_ids),
+    )

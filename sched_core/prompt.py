@@ -1,0 +1,131 @@
+"""Prompts as segments of token streams, and the bytes that prefix-cache hashes are made of.
+
+A simulation never needs token ids, only to know which prompts share a prefix. A prompt is therefore a tuple of
+pieces: a ``Segment`` names tokens ``[offset, offset + length)`` of an endless stream, a ``TokenIds`` piece holds
+explicit ids. Two prompts share a block exactly when the block's pieces are equal.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from struct import Struct
+
+_SEGMENT = Struct("<cQQQ")
+_TOKEN_HEADER = Struct("<cQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Tokens ``[offset, offset + length)`` of stream ``stream`` (all counts >= 0, ``length`` >= 1)."""
+
+    stream: int
+    offset: int
+    length: int
+
+    def part(self, start: int, end: int) -> Segment:
+        return Segment(self.stream, self.offset + start, end - start)
+
+    def encode(self) -> bytes:
+        return _SEGMENT.pack(b"s", self.stream, self.offset, self.length)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIds:
+    """Explicit token ids."""
+
+    ids: array[int]
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)
+
+    def part(self, start: int, end: int) -> TokenIds:
+        return TokenIds(self.ids[start:end])
+
+    def encode(self) -> bytes:
+        return _TOKEN_HEADER.pack(b"t", len(self.ids)) + self.ids.tobytes()
+
+
+Piece = Segment | TokenIds
+
+
+class Prompt:
+    """An immutable sequence of pieces.
+
+    Neighbouring pieces of the same stream that continue each other are merged, so that equal content always has
+    equal pieces and therefore equal hashes.
+    """
+
+    __slots__ = ("_ends", "pieces")
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self.pieces: tuple[Piece, ...] = tuple(_merge(pieces))
+        self._ends = tuple(accumulate(piece.length for piece in self.pieces))
+
+    @classmethod
+    def of_stream(cls, stream: int, length: int) -> Prompt:
+        """The first ``length`` tokens of one stream."""
+        return cls((Segment(stream, 0, length),))
+
+    @classmethod
+    def of_token_ids(cls, token_ids: Iterable[int]) -> Prompt:
+        return cls((TokenIds(array("q", token_ids)),))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prompt) and self.pieces == other.pieces
+
+    def __hash__(self) -> int:
+        return hash(self.encode(0, len(self)))
+
+    def encode(self, start: int, end: int) -> bytes:
+        """Canonical bytes of tokens ``[start, end)``: equal exactly for equal content."""
+        return b"".join(piece.encode() for piece in self.slice(start, end))
+
+    def encode_blocks(self, start: int, end: int, size: int) -> Iterator[bytes]:
+        """``encode`` of each ``size`` tokens of ``[start, end)``; ``end - start`` is a multiple of ``size``."""
+        if len(self.pieces) == 1 and isinstance(self.pieces[0], Segment):  # the common case, without objects
+            stream, offset = self.pieces[0].stream, self.pieces[0].offset
+            pack = _SEGMENT.pack
+            for begin in range(offset + start, offset + end, size):
+                yield pack(b"s", stream, begin, size)
+            return
+        for begin in range(start, end, size):
+            yield self.encode(begin, begin + size)
+
+    def slice(self, start: int, end: int) -> Iterator[Piece]:
+        """The pieces that cover tokens ``[start, end)``, cut to that range."""
+        begin = 0
+        for piece, piece_end in zip(self.pieces, self._ends, strict=True):
+            if piece_end > start and begin < end:
+                yield piece.part(max(start - begin, 0), min(end, piece_end) - begin)
+            begin = piece_end
+
+
+def _merge(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    pending: Piece | None = None
+    for piece in pieces:
+        if piece.length == 0:
+            continue
+        joined = _join(pending, piece) if pending is not None else piece
+        if joined is None and pending is not None:
+            yield pending
+            joined = piece
+        pending = joined
+    if pending is not None:
+        yield pending
+
+
+def _join(first: Piece, second: Piece) -> Piece | None:
+    """``first`` and ``second`` as one piece, or None when the second does not continue the first."""
+    if isinstance(first, TokenIds) and isinstance(second, TokenIds):
+        return TokenIds(first.ids + second.ids)
+    if isinstance(first, Segment) and isinstance(second, Segment):
+        continues = first.stream == second.stream and first.offset + first.length == second.offset
+        return Segment(first.stream, first.offset, first.length + second.length) if continues else None
+    return None

@@ -1,0 +1,89 @@
+"""One request inside the engine: the only mutable object per request."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from sched_core.prompt import Prompt, Segment, TokenIds
+from sched_core.spec import RequestSpec
+
+# Made-up outputs of requests without an output stream of their own choice live above every workload's streams.
+_OUTPUT_STREAMS = 1 << 62
+
+
+class Request:
+    """State that outlives a stay in the batch; counters of a running request live in its ``RunningTable`` row.
+
+    ``num_tokens`` is prompt plus sampled tokens and is brought up to date when the request leaves the batch.
+    ``output_ids`` holds sampled ids, or stays empty in a simulation that makes them up. ``block_keys`` are the
+    prefix-cache keys of the full blocks among the known tokens, ``block_ids`` the blocks owned now, in order.
+    ``num_bypassed`` counts the requests admitted past this one while it headed the queue.
+    """
+
+    __slots__ = (
+        "block_ids",
+        "block_keys",
+        "ending_ids",
+        "num_bypassed",
+        "num_output_tokens",
+        "num_prompt_tokens",
+        "output_ids",
+        "rank",
+        "requeue",
+        "spec",
+    )
+
+    def __init__(self, spec: RequestSpec) -> None:
+        self.spec = spec
+        self.ending_ids = spec.sampling.ending_ids
+        self.num_prompt_tokens = spec.num_prompt_tokens
+        self.num_output_tokens = 0
+        self.output_ids: array[int] = array("q")
+        self.block_ids: list[int] = []
+        self.block_keys: list[bytes] = []
+        self.num_bypassed = 0
+        self.rank: tuple[float, ...] = ()
+        self.requeue = 0
+
+    @property
+    def request_id(self) -> int:
+        return self.spec.request_id
+
+    @property
+    def num_tokens(self) -> int:
+        return self.num_prompt_tokens + self.num_output_tokens
+
+    @property
+    def is_running(self) -> bool:
+        """A request owns blocks exactly while it is in the batch."""
+        return bool(self.block_ids)
+
+    @property
+    def resumes(self) -> bool:
+        """True when it has been in the batch before."""
+        return self.requeue < 0
+
+    def encode_blocks(self, start: int, end: int, size: int) -> Iterable[bytes]:
+        """Canonical bytes of each full block of ``size`` tokens among known tokens ``[start, end)``."""
+        num_prompt = self.num_prompt_tokens
+        prompt_end = max(start, min(end, num_prompt) // size * size)
+        outputs = [
+            self._encode_output(begin - num_prompt, begin + size - num_prompt)
+            for begin in range(prompt_end, end - size + 1, size)
+        ]
+        return outputs if start == prompt_end else [*self.spec.prompt.encode_blocks(start, prompt_end, size), *outputs]
+
+    def _encode_output(self, start: int, end: int) -> bytes:
+        """Bytes of output tokens ``[start, end)``; a negative start reaches back into the prompt."""
+        if start >= 0:
+            return self._output(start, end).encode()
+        prompt = self.spec.prompt
+        across = Prompt((*prompt.slice(len(prompt) + start, len(prompt)), self._output(0, end)))
+        return across.encode(0, len(across))
+
+    def _output(self, start: int, end: int) -> TokenIds | Segment:
+        if self.output_ids:
+            return TokenIds(self.output_ids[start:end])
+        stream = self.spec.output_stream
+        return Segment(_OUTPUT_STREAMS + self.request_id if stream is None else stream, start, end - start)

@@ -1,0 +1,55 @@
+"""Everything an engine schedules with, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sched_core.block_manager import BlockManager
+from sched_core.block_pool import BlockPool
+from sched_core.config import SchedulerConfig
+from sched_core.journal import Journal
+from sched_core.policies.registry import Policies
+from sched_core.request import Request
+from sched_core.running_table import RunningTable
+from sched_core.waiting_queue import WaitingQueue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerState:
+    """Queue, batch and blocks. ``requests`` holds every unfinished request by id.
+
+    Invariant: a request is in ``requests`` and in exactly one of ``queue`` and ``running``.
+    """
+
+    config: SchedulerConfig
+    policies: Policies
+    journal: Journal
+    blocks: BlockManager
+    queue: WaitingQueue
+    running: RunningTable
+    requests: dict[int, Request]
+
+    @property
+    def pool(self) -> BlockPool:
+        return self.blocks.pool
+
+    @classmethod
+    def create(cls, config: SchedulerConfig, policies: Policies) -> SchedulerState:
+        journal = Journal()
+        blocks = BlockManager(
+            BlockPool(config.num_blocks, journal),
+            config.block_size,
+            journal,
+            caching=config.enable_prefix_caching,
+            algorithm=config.prefix_caching_hash_algo,
+        )
+        return cls(
+            config=config,
+            policies=policies,
+            journal=journal,
+            blocks=blocks,
+            queue=WaitingQueue(journal),
+            # A step may admit new rows before the rows it preempted are removed.
+            running=RunningTable(2 * config.max_num_seqs, journal),
+            requests={},
+        )

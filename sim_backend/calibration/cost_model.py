@@ -1,0 +1,94 @@
+"""Step times from a calibration."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal
+
+from sched_core.dispatch import GraphMode
+from sched_core.features import StepFeatures
+from sim_backend.calibration.values import Calibration, HostGap, StepTerms
+from sim_backend.piecewise import PiecewiseLinear
+
+NS_PER_MS = 1e6
+NS_PER_US = 1e3
+
+OutOfRange = Literal["warn", "fail"]
+
+
+class CalibrationRangeWarning(UserWarning):
+    """A step lies outside what the calibration has seen; its time is extrapolated."""
+
+
+class CalibrationRangeError(RuntimeError):
+    """A step lies outside what the calibration has seen, and ``out_of_range`` is ``fail``."""
+
+
+class CalibratedCostModel:
+    """Prices steps by a ``Calibration``.
+
+    ``out_of_range`` says what happens when a step leaves the covered ranges: ``warn`` once per feature and
+    extrapolate, or ``fail``. A graph mode without terms always fails.
+
+    Raises:
+        CalibrationRangeError: from ``step_ns``, as said above.
+    """
+
+    __slots__ = ("_covered", "_modes", "_name", "_out_of_range", "_warned")
+
+    def __init__(self, calibration: Calibration, out_of_range: OutOfRange = "warn") -> None:
+        self._name = f"{calibration.model} on {calibration.gpu}"
+        self._modes = {mode: _Mode(terms, calibration.host_gap) for mode, terms in calibration.modes.items()}
+        self._covered = [
+            (StepFeatures._fields.index(name), least, greatest)
+            for name, (least, greatest) in calibration.covered.items()
+        ]
+        self._out_of_range = out_of_range
+        self._warned: set[str] = set()
+
+    def step_ns(self, features: StepFeatures, now: int) -> int:  # noqa: ARG002 - the protocol's signature
+        for index, least, greatest in self._covered:
+            if not least <= features[index] <= greatest:  # type: ignore[operator] # never the graph mode
+                self._leave_range(StepFeatures._fields[index], features[index], least, greatest)
+        mode = self._modes.get(features.graph_mode)
+        if mode is None:
+            raise CalibrationRangeError(self._no_terms(features.graph_mode))
+        return mode.step_ns(features)
+
+    def wake_ns(self, now: int) -> int:
+        return now
+
+    def _leave_range(self, name: str, value: object, least: int, greatest: int) -> None:
+        message = f"calibration of {self._name}: {name} {value} is outside the covered {least}..{greatest}"
+        if self._out_of_range == "fail":
+            raise CalibrationRangeError(message)
+        if name not in self._warned:
+            self._warned.add(name)
+            warnings.warn(f"{message}; extrapolating", CalibrationRangeWarning, stacklevel=3)
+
+    def _no_terms(self, mode: GraphMode) -> str:
+        known = ", ".join(self._modes)
+        return f"calibration of {self._name}: no terms for {mode} steps, only for {known}"
+
+
+class _Mode:
+    """The terms of one graph mode with the host gap, in nanoseconds."""
+
+    __slots__ = ("_dense", "_floor", "_gap", "_per_context", "_per_pair", "_per_row", "_per_sample", "_per_started")
+
+    def __init__(self, terms: StepTerms, gap: HostGap) -> None:
+        self._dense = PiecewiseLinear((tokens, ms * NS_PER_MS) for tokens, ms in terms.dense_knots_ms)
+        self._floor = terms.floor_ms * NS_PER_MS
+        self._per_context = terms.per_context_token_us * NS_PER_US
+        self._per_pair = terms.per_prefill_pair_us * NS_PER_US
+        self._per_sample = terms.per_sample_us * NS_PER_US
+        self._gap = gap.base_ms * NS_PER_MS
+        self._per_row = gap.per_row_us * NS_PER_US
+        self._per_started = gap.per_started_us * NS_PER_US
+
+    def step_ns(self, features: StepFeatures) -> int:
+        device = self._dense(features.num_padded_tokens)
+        device += self._per_context * features.decode_context + self._per_pair * features.prefill_pairs
+        device += self._per_sample * features.num_samples
+        host = self._gap + self._per_row * features.num_rows + self._per_started * features.num_started
+        return max(round(max(device, self._floor) + host), 1)

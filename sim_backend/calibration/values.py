@@ -1,0 +1,102 @@
+"""A calibration as a value: what was fitted, on what, and how far it can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from math import isfinite
+from typing import Any
+
+from sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphMode
+from sched_core.features import StepFeatures
+from sim_backend.piecewise import PiecewiseLinear
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTerms:
+    """Device time of one kind of step (eager, decode graph or mixed graph).
+
+    ``max(floor_ms, dense(padded tokens) + context + pairs + head)``: ``dense_knots_ms`` are (tokens, ms) pairs,
+    ``per_context_token_us`` is paid per decode-context token, ``per_prefill_pair_us`` per query-key pair of prefill
+    rows and ``per_sample_us`` per sampled row. ``floor_ms`` is the time that launching an eager step takes.
+
+    Raises:
+        ValueError: a negative or non-finite number, or knots that do not ascend.
+    """
+
+    dense_knots_ms: tuple[tuple[float, float], ...]
+    floor_ms: float = 0.0
+    per_context_token_us: float = 0.0
+    per_prefill_pair_us: float = 0.0
+    per_sample_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_not_negative(self, skip="dense_knots_ms")
+        PiecewiseLinear(self.dense_knots_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostGap:
+    """Host time between two steps: ``base_ms + per_row_us * rows + per_started_us * started requests``."""
+
+    base_ms: float = 0.0
+    per_row_us: float = 0.0
+    per_started_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_not_negative(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutError:
+    """Error on steps that were not fitted, in percent: mean and 95th percentile of the absolute, and the signed sum."""
+
+    num_steps: int
+    mape_percent: float
+    p95_percent: float
+    bias_percent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Fitted step times of one engine on one GPU, with their origin.
+
+    ``num_blocks`` and ``block_size`` are the measured engine's KV pool, ``capture_sizes`` its CUDA graphs. ``modes``
+    has the terms per graph mode (keys ``eager``, ``decode``, ``mixed``). ``covered`` maps fields of
+    ``StepFeatures`` to the (least, greatest) value seen while fitting. ``held_out`` is None where nothing was held out.
+    ``origin`` says in words where the numbers come from.
+
+    Raises:
+        ValueError: no terms at all, an unknown field in ``covered`` or a range upside down.
+    """
+
+    gpu: str
+    model: str
+    dtype: str
+    attention_backend: str
+    num_blocks: int
+    block_size: int
+    origin: str
+    modes: Mapping[GraphMode, StepTerms]
+    capture_sizes: CaptureSizes = NO_GRAPHS
+    host_gap: HostGap = field(default_factory=HostGap)
+    covered: Mapping[str, tuple[int, int]]
+    held_out: HeldOutError | None = None
+
+    def __post_init__(self) -> None:
+        if not self.modes:
+            raise ValueError("modes: at least one of eager, decode, mixed is needed")
+        if min(self.num_blocks, self.block_size) < 1:
+            raise ValueError("num_blocks and block_size must be at least 1")
+        for name, (least, greatest) in self.covered.items():
+            if name not in StepFeatures._fields or name == "graph_mode":
+                raise ValueError(f"covered: {name!r} is not a count of StepFeatures")
+            if least > greatest:
+                raise ValueError(f"covered: {name} has its least value {least} above its greatest {greatest}")
+
+
+def _check_not_negative(terms: Any, skip: str = "") -> None:
+    for item in fields(terms):
+        value = getattr(terms, item.name)
+        if item.name != skip and (not isfinite(value) or value < 0):
+            raise ValueError(f"{item.name} must be finite and not negative, got {value}")

@@ -1,0 +1,146 @@
+"""The simulator: one SimPy process per engine, stepping the same core as the real engine.
+
+It decides nothing. At every step boundary it does what the real driver does, in the same order: finish the step,
+tell the clients, send what is due, begin the next step. Virtual time moves only by the cost model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import simpy
+
+from sched_core.dispatch import NO_GRAPHS, CaptureSizes
+from sched_core.engine import EngineCore
+from sched_core.events import Event, Finished
+from sched_core.features import step_features
+from sched_core.invariants import Checker
+from sched_core.plan import Idle, Ints, StepPlan, StepResult
+from sched_core.record import Recorder, RunRecord
+from sched_core.traffic import Traffic
+from sim_backend.cost_model import CostModel
+
+TokenSource: TypeAlias = Callable[[StepPlan], Ints | None]
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+def simulate(
+    engine: EngineCore,
+    traffic: Traffic,
+    cost_model: CostModel,
+    recorder: Recorder,
+    *,
+    capture_sizes: CaptureSizes = NO_GRAPHS,
+    output_lens: Mapping[int, int] | None = None,
+    token_source: TokenSource | None = None,
+    check: bool = False,
+    on_progress: Progress | None = None,
+) -> RunRecord:
+    """Run ``traffic`` through ``engine`` to the end and return what happened.
+
+    ``output_lens`` gives, per request id, the true output length where it may be below ``max_tokens``.
+    ``token_source`` supplies the sampled ids of each plan (a replay); by default ids are made up. ``check`` verifies
+    the engine's invariants at every step. ``on_progress`` is told (requests done, requests in all).
+    """
+    environment = simpy.Environment(initial_time=0)
+    simulation = _Simulation(
+        environment=environment,
+        engine=engine,
+        traffic=traffic,
+        cost_model=cost_model,
+        recorder=recorder,
+        capture_sizes=capture_sizes,
+        script=_Script(output_lens) if output_lens else None,
+        token_source=token_source,
+        checker=Checker(engine) if check else None,
+        on_progress=on_progress,
+    )
+    environment.run(until=environment.process(simulation.process()))
+    return recorder.finish(int(environment.now), engine.stats())
+
+
+class _Script:
+    """Ends requests at their true output length."""
+
+    def __init__(self, output_lens: Mapping[int, int]) -> None:
+        self._num_outputs = np.zeros(max(output_lens) + 1, dtype=np.int64)
+        self._length = np.full(max(output_lens) + 1, np.iinfo(np.int64).max, dtype=np.int64)
+        for request_id, length in output_lens.items():
+            self._length[request_id] = length
+
+    def ended(self, plan: StepPlan) -> tuple[int, ...]:
+        """Positions among the sampling rows that draw their last token in this step."""
+        sampling = plan.request_ids[plan.samples]
+        sampling = sampling[sampling < len(self._length)]
+        self._num_outputs[sampling] += 1
+        return tuple((self._num_outputs[sampling] >= self._length[sampling]).nonzero()[0].tolist())
+
+
+@dataclass(slots=True, kw_only=True)
+class _Simulation:
+    environment: simpy.Environment
+    engine: EngineCore
+    traffic: Traffic
+    cost_model: CostModel
+    recorder: Recorder
+    capture_sizes: CaptureSizes
+    script: _Script | None
+    token_source: TokenSource | None
+    checker: Checker | None
+    on_progress: Progress | None
+
+    def process(self) -> Generator[simpy.Event, Any, None]:
+        """The engine: one turn of the loop per step or idle wait."""
+        environment, engine = self.environment, self.engine
+        while True:
+            self._send_due()
+            start = environment.now
+            step = engine.begin_step(start)
+            if isinstance(step, Idle):
+                wake_at = self._wake_time(step)
+                if wake_at is None:
+                    return
+                yield environment.timeout(wake_at - start)
+                continue
+            features = step_features(step, self.capture_sizes)
+            yield environment.timeout(self.cost_model.step_ns(features, start))
+            events = engine.finish_step(step.step_id, self._result(step), environment.now)
+            self.recorder.step(step, features, start, environment.now)
+            self._tell(events)
+            if self.checker is not None:
+                self.checker.after_step(step)
+
+    def _send_due(self) -> None:
+        now = self.environment.now
+        for request_id in self.traffic.due_aborts(now):
+            self._tell(self.engine.abort(request_id, now))
+        for spec in self.traffic.due(now):
+            admission = self.engine.add_request(spec, now)
+            if admission.refusal is None:
+                self.recorder.sent(spec, now)
+            else:
+                self.recorder.refused(spec, now, admission.refusal, admission.detail)
+                self.traffic.refused(spec.request_id, now)
+
+    def _wake_time(self, idle: Idle) -> int | None:
+        """When something happens next, as the engine notices it; None when the run is over."""
+        times = [time for time in (idle.wake_at, self.traffic.next_event_ns()) if time is not None]
+        if not times or (self.traffic.exhausted and idle.wake_at is None):
+            return None
+        return self.cost_model.wake_ns(max(min(times), self.environment.now))
+
+    def _result(self, plan: StepPlan) -> StepResult:
+        token_ids = self.token_source(plan) if self.token_source is not None else None
+        return StepResult(token_ids=token_ids, ended=self.script.ended(plan) if self.script is not None else ())
+
+    def _tell(self, events: tuple[Event, ...]) -> None:
+        now = self.environment.now
+        self.recorder.events(events, now)
+        finished = [event for event in events if isinstance(event, Finished)]
+        for event in finished:
+            self.traffic.finished(event, now)
+        if finished and self.on_progress is not None:
+            self.on_progress(self.traffic.num_done, self.traffic.num_requests)

@@ -1,0 +1,122 @@
+"""Building the flat batch: the worked example of the nano-vllm-v1 note, and the shapes that trip simpler engines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from real_backend.batch import build_batch, decodes_first, plan_order
+from sched_core.plan import StepPlan
+
+BLOCK_SIZE = 4
+
+
+def make_plan(computed, new, samples, preempted=()):
+    rows = len(computed)
+    return StepPlan(
+        step_id=0,
+        request_ids=np.arange(rows),
+        num_computed=np.array(computed, dtype=np.int64),
+        num_new=np.array(new, dtype=np.int64),
+        samples=np.array(samples, dtype=bool),
+        num_new_blocks=np.zeros(rows, dtype=np.int64),
+        new_block_ids=np.empty(0, dtype=np.int64),
+        started=(),
+        preempted=preempted,
+        num_tokens=sum(new),
+        num_samples=sum(samples),
+        num_waiting=0,
+        num_running=rows,
+        num_free_blocks=0,
+    )
+
+
+def tables(token_rows, block_rows, filler=-1):
+    tokens = np.zeros((len(token_rows), 64), dtype=np.int64)
+    blocks = np.full((len(block_rows), 16), filler, dtype=np.int32)
+    for row, ids in enumerate(token_rows):
+        tokens[row, : len(ids)] = ids
+    for row, ids in enumerate(block_rows):
+        blocks[row, : len(ids)] = ids
+    return tokens, blocks
+
+
+@pytest.fixture
+def note():
+    """Sequences A (decode), B (chunk behind a cached prefix) and C (fresh prefill) of the note."""
+    plan = make_plan(computed=[6, 4, 0], new=[1, 3, 4], samples=[True, False, True])
+    tokens, blocks = tables([range(11, 18), range(21, 31), range(31, 35)], [[5, 2], [7, 9], [3]])
+    return plan, tokens, blocks
+
+
+def test_the_note_example_gives_every_value_of_the_note(note):
+    plan, tokens, blocks = note
+    batch = build_batch(plan, plan_order(plan), tokens, blocks, np.arange(3), BLOCK_SIZE)
+    assert batch.input_ids.tolist() == [17, 25, 26, 27, 31, 32, 33, 34]
+    assert batch.positions.tolist() == [6, 4, 5, 6, 0, 1, 2, 3]
+    assert batch.cu_seqlens_q.tolist() == [0, 1, 4, 8]
+    assert batch.cu_seqlens_k.tolist() == [0, 7, 14, 18]
+    assert batch.max_seqlen_q == 4
+    assert batch.max_seqlen_k == 7
+    assert batch.slot_mapping.tolist() == [10, 36, 37, 38, 12, 13, 14, 15]
+    assert batch.context_lens.tolist() == [7, 7, 4]
+    assert batch.block_tables.tolist() == [[5, 2], [7, 9], [3, -1]]
+    assert batch.logits_rows.tolist() == [0, 2]
+    assert batch.logits_tokens.tolist() == [0, 7]
+
+
+def test_decode_rows_come_first_and_sampling_rows_keep_the_order_of_the_plan():
+    plan = make_plan(computed=[4, 6, 0, 2], new=[3, 1, 4, 1], samples=[True, True, False, True])
+    tokens, blocks = tables([range(10, 20), range(20, 30), range(30, 40), range(40, 50)], [[1, 2], [3, 4], [5], [6]])
+    batch = build_batch(plan, decodes_first(plan), tokens, blocks, np.arange(4), BLOCK_SIZE)
+    assert batch.input_ids.tolist() == [26, 42, 14, 15, 16, 30, 31, 32, 33]
+    assert batch.num_decodes == 2
+    assert batch.context_lens.tolist() == [7, 3, 7, 4]
+    assert batch.logits_rows.tolist() == [2, 0, 1]  # plan rows 0, 1 and 3
+    assert batch.logits_tokens.tolist() == [4, 0, 1]
+
+
+def test_a_first_chunk_may_be_shorter_than_a_block():
+    plan = make_plan(computed=[0], new=[3], samples=[False])
+    tokens, blocks = tables([range(9)], [[2]])
+    batch = build_batch(plan, plan_order(plan), tokens, blocks, np.arange(1), BLOCK_SIZE)
+    assert batch.slot_mapping.tolist() == [8, 9, 10]
+    assert batch.block_tables.tolist() == [[2]]
+
+
+def test_no_row_may_need_logits():
+    plan = make_plan(computed=[0, 4], new=[2, 4], samples=[False, False])
+    tokens, blocks = tables([range(9), range(20)], [[0], [1, 2]])
+    batch = build_batch(plan, plan_order(plan), tokens, blocks, np.arange(2), BLOCK_SIZE)
+    assert batch.logits_rows.tolist() == []
+    assert batch.logits_tokens.tolist() == []
+
+
+def test_rows_are_read_from_where_their_request_lives():
+    plan = make_plan(computed=[1, 0], new=[1, 2], samples=[True, True])
+    tokens, blocks = tables([range(9), range(10, 20), range(20, 30)], [[0], [1], [2]])
+    batch = build_batch(plan, plan_order(plan), tokens, blocks, np.array([2, 1]), BLOCK_SIZE)
+    assert batch.input_ids.tolist() == [21, 10, 11]
+    assert batch.slot_mapping.tolist() == [9, 4, 5]
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 12), st.booleans()), min_size=1, max_size=6))
+def test_every_token_goes_to_the_block_of_its_position(rows):
+    """Against a loop over rows and tokens, in both row orders."""
+    computed, new, samples = zip(*rows, strict=True)
+    plan = make_plan(computed, new, samples)
+    count = len(rows)
+    tokens = np.random.default_rng(0).integers(0, 1000, (count, 64))
+    blocks = np.random.default_rng(1).permutation(count * 16).reshape(count, 16).astype(np.int32)
+    for order in (plan_order(plan), decodes_first(plan)):
+        batch = build_batch(plan, order, tokens, blocks, np.arange(count), BLOCK_SIZE)
+        wanted = [(row, place) for row in order for place in range(computed[row], computed[row] + new[row])]
+        assert batch.input_ids.tolist() == [tokens[row, place] for row, place in wanted]
+        assert batch.positions.tolist() == [place for _, place in wanted]
+        slots = [blocks[row, place // BLOCK_SIZE] * BLOCK_SIZE + place % BLOCK_SIZE for row, place in wanted]
+        assert batch.slot_mapping.tolist() == slots
+        last = {row: index for index, (row, _) in enumerate(wanted)}
+        assert batch.logits_tokens.tolist() == [last[row] for row in range(count) if samples[row]]
+        assert all(batch.cu_seqlens_q[1 : batch.num_decodes + 1] == np.arange(1, batch.num_decodes + 1))
