@@ -10,7 +10,6 @@ from pathlib import Path
 
 from experiments.errors import ConfigError
 
-
 Writer = Callable[[Path], object]
 
 

@@ -69,5 +69,3 @@ def _register(app: typer.Typer, name: str, target: str) -> None:
 
 def _describe() -> None:
     """One LLM serving scheduler, two backends: simulate a policy, confirm it on the GPU with one flag."""
-
-

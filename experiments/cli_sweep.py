@@ -50,7 +50,9 @@ def _report(loaded: Sweep, outcome: SweepOutcome, folder: Path) -> None:
 
     typer.echo(format_sweep(outcome.rows, loaded.swept))
     found = f", {outcome.num_found} of them were already there" if outcome.num_found else ""
-    typer.echo(f"{len(outcome.finished)} of {len(loaded.points)} points finished{found}; summary in {folder}/summary.csv")
+    typer.echo(
+        f"{len(outcome.finished)} of {len(loaded.points)} points finished{found}; summary in {folder}/summary.csv"
+    )
     if loaded.config.report.plots and loaded.swept and outcome.finished:
         _plot(folder, loaded.swept)
     for point, error in outcome.failed:

@@ -59,19 +59,21 @@ def path_in_data(location: Location, data: Any, *, keep_missing: bool = False) -
 def _message(detail: Any, path: Location, model: type[BaseModel], data: Any) -> str:
     match detail["type"]:
         case "extra_forbidden":
-            return f"unknown key; {suggest(str(path[-1]), known_keys(model, path[:-1], data))}"
+            message = f"unknown key; {suggest(str(path[-1]), known_keys(model, path[:-1], data))}"
         case "missing":
-            return "is missing; give it a value"
+            message = "is missing; give it a value"
         case "union_tag_not_found":
-            return f"is missing; should be one of {_tags(model, path, data)}"
+            message = f"is missing; should be one of {_tags(model, path, data)}"
         case "union_tag_invalid":
             expected = [tag.strip().strip("'") for tag in detail["ctx"]["expected_tags"].split(",")]
-            return f"got {detail['ctx']['tag']!r}; {suggest(detail['ctx']['tag'], expected)}"
+            message = f"got {detail['ctx']['tag']!r}; {suggest(str(detail['ctx']['tag']), expected)}"
         case "value_error":
-            return str(detail["ctx"]["error"])
+            message = str(detail["ctx"]["error"])
         case "model_type" | "model_attributes_type" | "dict_type":
-            return f"got {_shown(detail['input'])}; should be a mapping of keys"
-    return f"got {_shown(detail['input'])}; {_requirement(detail['msg'])}"
+            message = f"got {_shown(detail['input'])}; should be a mapping of keys"
+        case _:
+            message = f"got {_shown(detail['input'])}; {_requirement(detail['msg'])}"
+    return message
 
 
 def _requirement(message: str) -> str:
@@ -100,7 +102,7 @@ def known_keys(model: type[BaseModel], path: Location, data: Any) -> list[str]:
 def _schemas_at(model: type[BaseModel], path: Location, data: Any) -> list[Schema]:
     """The JSON schemas that can apply at ``path``: branches of another ``kind`` are left out."""
     root = model.model_json_schema()
-    found = [root]
+    found: list[Schema] = [root]
     for part in path:
         data = data[part]
         below = [_child(schema, part) for schema in found]

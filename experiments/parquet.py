@@ -17,7 +17,9 @@ DECISION_COLUMNS = ("request_ids", "num_computed", "num_new", "num_new_blocks", 
 
 def write_columns(path: Path, columns: Columns) -> None:
     """One parquet file: 64-bit integers, or text for TEXT_COLUMNS; what never happened is null."""
-    _write(path, {name: _text(column) if name in TEXT_COLUMNS else _integers(column) for name, column in columns.items()})
+    _write(
+        path, {name: _text(column) if name in TEXT_COLUMNS else _integers(column) for name, column in columns.items()}
+    )
 
 
 def write_decisions(path: Path, plans: Sequence[StepPlan]) -> None:

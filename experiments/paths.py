@@ -28,7 +28,9 @@ def find_config(name: str) -> Path:
         if not given.is_absolute() and candidate.is_file():
             return candidate
     what = "is a folder" if given.is_dir() else "does not exist"
-    raise ConfigError(f"{what}; give a YAML file or a packaged one ({suggest(_stem(name), packaged_names())})", file=name)
+    raise ConfigError(
+        f"{what}; give a YAML file or a packaged one ({suggest(_stem(name), packaged_names())})", file=name
+    )
 
 
 def packaged_names(folder: str = "") -> list[str]:

@@ -13,7 +13,8 @@ from experiments.atomic import write_text
 from experiments.sweep_points import Point
 
 SUMMARY, SEED_SUMMARY, FAILURES = "summary.csv", "summary_over_seeds.csv", "failures.csv"
-NOT_AVERAGED = ("seed", "repeat", "schema_version")
+AVERAGED = ("duration", "_ms", "_throughput", "_goodput")
+"""Ends of the names of figures that differ between seeds."""
 
 Row = dict[str, Any]
 
@@ -33,7 +34,7 @@ def seed_rows(finished: Iterable[tuple[Point, Mapping[str, Any]]]) -> list[Row]:
         key = {name: _cell(value) for name, value in point.settings.items() if name != "seed"}
         group = json.dumps(key)
         keys[group] = key
-        groups.setdefault(group, []).append({k: v for k, v in result.items() if k not in NOT_AVERAGED})
+        groups.setdefault(group, []).append({k: v for k, v in result.items() if k.endswith(AVERAGED)})
     rows = []
     for group, results in groups.items():
         row = {**keys[group], "num_seeds": len(results)}

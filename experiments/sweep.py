@@ -120,9 +120,7 @@ def run_task(task: Task) -> TaskOutcome:
     return TaskOutcome(run_id=task.run_id)
 
 
-def _collect(
-    sweep: Sweep, tasks: Sequence[Task | None], store: RunStore, errors: Mapping[str, str]
-) -> SweepOutcome:
+def _collect(sweep: Sweep, tasks: Sequence[Task | None], store: RunStore, errors: Mapping[str, str]) -> SweepOutcome:
     outcome = SweepOutcome()
     for point, task in zip(sweep.points, tasks, strict=True):
         result = None if task is None else store.find(task.run_id)

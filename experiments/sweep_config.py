@@ -13,6 +13,8 @@ from experiments.schema import NonNegativeInt, PositiveInt, Section
 Settings: TypeAlias = dict[str, Any]
 """Dotted key -> value."""
 
+Values: TypeAlias = Annotated[list[Any], Field(min_length=1)]
+
 
 class ExecutorSection(Section):
     """Where points run; ``workers`` null means one per CPU (``processes``) or what the cluster has."""
@@ -38,10 +40,10 @@ class SweepConfig(Section):
 
     name: str | None = None
     base: str | dict[str, Any]
-    matrix: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
-    zip: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
-    include: list[Settings] = []
-    exclude: list[Settings] = []
+    matrix: dict[str, Values] = Field(default_factory=dict)
+    zip: dict[str, Values] = Field(default_factory=dict)
+    include: list[Settings] = Field(default_factory=list)
+    exclude: list[Settings] = Field(default_factory=list)
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
     executor: ExecutorSection = ExecutorSection()
     report: ReportSection = ReportSection()
@@ -73,8 +75,7 @@ class SweepConfig(Section):
         """The settings of every point, in a fixed order."""
         combinations = [point for point in self._combinations() if not self._is_excluded(point)]
         for point in [*combinations, *self.include]:
-            for seed in self.seeds or [None]:
-                yield point if seed is None else {**point, "seed": seed}
+            yield from [point] if self.seeds is None else ({**point, "seed": seed} for seed in self.seeds)
 
     def _combinations(self) -> Iterator[Settings]:
         if not self.matrix and not self.zip and self.include:
@@ -89,4 +90,6 @@ class SweepConfig(Section):
 
 
 def _matches(point: Settings, entry: Mapping[str, Any]) -> bool:
-    return all(point[key] in wanted if isinstance(wanted, list) else point[key] == wanted for key, wanted in entry.items())
+    return all(
+        point[key] in wanted if isinstance(wanted, list) else point[key] == wanted for key, wanted in entry.items()
+    )

@@ -38,13 +38,23 @@ def _key_text(node: yaml.Node) -> str:
     raise yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Never writes anchors: a value that occurs twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
+
+
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?inf(?:inity)?$", re.I), list("-+iI"))
+for _kind in (_Loader, _Dumper):  # the writer quotes text that the reader would take for a number
+    _kind.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"^[-+]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)[eE][-+]?\d+$"),
+        list("-+.0123456789"),
+    )
+    _kind.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?inf(?:inity)?$", re.IGNORECASE), list("-+iI")
+    )
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -78,22 +88,6 @@ def parse_yaml(text: str, *, source: str | Path) -> Any:
 def dump_yaml(data: dict[str, Any]) -> str:
     """YAML text that ``read_yaml`` reads back as the same data."""
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
-
-
-class _Dumper(yaml.SafeDumper):
-    """Never writes anchors: a value that occurs twice is written twice."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    """Quotes text that our loader would read as a number."""
-    plain = _Loader("").resolve(yaml.ScalarNode, text, (True, False)) == "tag:yaml.org,2002:str"
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else "'")
-
-
-_Dumper.add_representer(str, _represent_text)
 
 
 def _problem(error: yaml.YAMLError) -> str:

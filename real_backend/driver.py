@@ -17,6 +17,7 @@ from sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from sched_core.engine import EngineCore
 from sched_core.events import Event, Finished
 from sched_core.features import step_features
+from sched_core.invariants import Checker
 from sched_core.output_script import OutputScript
 from sched_core.plan import Idle, Ints, StepPlan, StepResult
 from sched_core.record import Recorder, RunRecord
@@ -64,13 +65,15 @@ def run_real(
     *,
     capture_sizes: CaptureSizes = NO_GRAPHS,
     output_lens: Mapping[int, int] | None = None,
+    check: bool = False,
     on_events: Listener | None = None,
     on_progress: Progress | None = None,
 ) -> RunOutcome:
     """Run ``traffic`` to its end, or until a step fails: that step is cancelled and the record holds the rest.
 
-    ``output_lens`` gives, per request id, the output length at which the backend ends the request. ``on_events`` sees
-    every batch of events, ``on_progress`` (requests done, requests in all); both are called while the device works.
+    ``output_lens`` gives, per request id, the output length at which the backend ends the request. ``check``
+    verifies the engine's invariants at every step. ``on_events`` sees every batch of events, ``on_progress``
+    (requests done, requests in all); both are called while the device works.
     """
     loop = _Loop(
         engine=engine,
@@ -80,6 +83,7 @@ def run_real(
         clock=clock,
         capture_sizes=capture_sizes,
         script=OutputScript(output_lens or {}),
+        checker=Checker(engine) if check else None,
         on_events=on_events,
         on_progress=on_progress,
         now=clock.now(),
@@ -99,6 +103,7 @@ class _Loop:
     clock: Clock
     capture_sizes: CaptureSizes
     script: OutputScript
+    checker: Checker | None
     on_events: Listener | None
     on_progress: Progress | None
     now: int
@@ -130,6 +135,8 @@ class _Loop:
         events = self.engine.finish_step(step.step_id, result, self.now)
         self.late.append(partial(self._record_step, step, start, self.now, output.device_ns))
         self._tell(events)
+        if self.checker is not None:
+            self.checker.after_step(step)
 
     def _cancel(self, step: StepPlan) -> None:
         self.now = self.clock.now()

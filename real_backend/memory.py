@@ -40,12 +40,10 @@ class MemoryUse:
 def hold_process_to(limit_gib: float | None, device: torch.device) -> int:
     """Caps this process's allocations at ``limit_gib``; returns the bytes that the device counts as having."""
     total = int(torch.cuda.get_device_properties(device).total_memory)
-    if limit_gib is None:
-        return total
-    limit = int(limit_gib * GIB)
+    limit = total if limit_gib is None else int(limit_gib * GIB)
     if not 0 < limit <= total:
         raise EngineError(
-            f"real.gpu_memory_limit_gib: {limit_gib:g} is not within the device's {total / GIB:.1f} GiB; "
+            f"real.gpu_memory_limit_gib: {limit_gib} is not within the device's {total / GIB:.1f} GiB; "
             "lower it or leave it out"
         )
     torch.cuda.set_per_process_memory_fraction(limit / total, device)

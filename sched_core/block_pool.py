@@ -29,7 +29,7 @@ class BlockPool:
         self._references = [0] * num_blocks
 
     def allocate(self, count: int) -> list[int]:
-        """Take the ``count`` blocks to be evicted first, and forget what they cached; IndexError if too few are free."""
+        """Take the ``count`` blocks to be evicted first and forget what they cached; IndexError if too few are free."""
         if count > self.num_free:
             raise IndexError(f"{count} KV blocks wanted, {self.num_free} free")
         following, references, end = self._next, self._references, self.num_blocks

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sched_core.limits import chunk_cap, stop_length
 from sched_core.new_blocks import NewBlocks
 from sched_core.plan import Ints, StartedRequest
 from sched_core.policies.interfaces import AdmissionState, Candidate, Rows
@@ -23,7 +24,7 @@ class Draft:
         self._table = state.running
         self._now = now
         self._defer_prefill = defer_prefill
-        self._chunk_cap = _chunk_cap(state, budget)
+        self._chunk_cap = chunk_cap(state, budget)
         self.budget = budget
         self.granted = np.zeros(len(self._table.all_rows), dtype=np.int64)
         self.preempted_rows: list[int] = []
@@ -101,7 +102,8 @@ class Draft:
         if int(np.add.reduce(wanted)) <= self.budget:
             return wanted
         before = np.cumsum(wanted) - wanted
-        return np.clip(self.budget - before, 0, wanted)
+        shared: Ints = np.clip(self.budget - before, 0, wanted)
+        return shared
 
     def _place(self, rows: Ints, wanted: Ints) -> int:
         """Schedule ``wanted`` tokens for ``rows``, taking blocks as needed.
@@ -172,8 +174,12 @@ class Draft:
         return True
 
     def _choose_victim(self) -> int:
-        rows = self._alive(self._table.all_rows[: self._table.size]).tolist()
+        rows: list[int] = self._alive(self._table.all_rows[: self._table.size]).tolist()
         return rows[self._state.policies.victim.choose([self._candidate(row) for row in rows])]
+
+    def _candidates(self) -> list[Candidate]:
+        rows = self._alive(self._table.all_rows[: self._table.size])
+        return [self._candidate(row) for row in rows.tolist()]
 
     def _candidate(self, row: int) -> Candidate:
         table = self._table
@@ -253,9 +259,7 @@ class Draft:
                 num_free_blocks=pool.num_free,
                 num_blocks=config.num_blocks,
                 block_size=config.block_size,
-                running=lambda: [
-                    self._candidate(row) for row in self._alive(self._table.all_rows[: self._table.size]).tolist()
-                ],
+                running=self._candidates,
             ),
         )
 
@@ -281,23 +285,3 @@ class Draft:
         rows = self._table.all_rows[row : row + 1]
         self._commit(rows, np.array([chunk], dtype=np.int64))
         self._register(rows)
-
-
-def stop_length(state: SchedulerState, request: Request) -> int:
-    """Known tokens at which a request ends: its length limit, or one more than the whole pool can hold."""
-    return min(length_limit(state, request), state.config.num_blocks * state.config.block_size + 1)
-
-
-def length_limit(state: SchedulerState, request: Request) -> int:
-    return min(request.spec.num_prompt_tokens + request.spec.max_tokens, state.config.max_model_len)
-
-
-def _chunk_cap(state: SchedulerState, budget: int) -> int | None:
-    """The most tokens one request may get, None when there is no cap (vLLM: none for a request that is alone)."""
-    threshold = state.config.long_prefill_token_threshold
-    num_requests = len(state.requests)
-    if threshold == 0 or num_requests <= 1:
-        return None
-    if state.config.long_prefill_token_threshold_adaptive:
-        return max(threshold, budget // num_requests)
-    return threshold

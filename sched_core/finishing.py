@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sched_core.draft import length_limit
 from sched_core.events import Event, Finished, FinishReason, TokensSampled
+from sched_core.limits import length_limit
 from sched_core.plan import Ints, StepResult
 from sched_core.request import Request
 from sched_core.state import SchedulerState

@@ -17,7 +17,7 @@ from sched_core.record import RunRecord
 
 LATENCIES = ("ttft", "tpot", "itl")
 MARKED = ((50, "o"), (90, "s"), (99, "^"))
-LOG_FROM_SPREAD = 20  # p99.9 over p5
+LOG_FROM_TAIL = 5  # p99.9 over the median
 PANEL_HEIGHT = 1.45
 
 
@@ -62,9 +62,10 @@ def _scale(ax: Any, name: str, samples: list[Floats]) -> None:
     if len(pooled) == 0:
         ax.text(0.5, 0.5, "no samples", transform=ax.transAxes, ha="center")
         return
-    low, high = np.percentile(pooled, [5, 99.9])
-    if pooled.min() > 0 and high / low > LOG_FROM_SPREAD:
+    median, tail = np.percentile(pooled, [50, 99.9])
+    if pooled.min() > 0 and tail / median > LOG_FROM_TAIL:
         ax.set_xscale("log")
+        ax.set_xlim(pooled.min() / 1.15, pooled.max() * 1.15)
         plain_numbers(ax.xaxis)
     else:
         ax.set_xlim(left=0, right=max(float(pooled.max()) * 1.03, 1e-3))
@@ -88,9 +89,10 @@ def _mark(ax: Any, samples: Floats, colour: str) -> None:
         return
     for percentile, marker in MARKED:
         value = float(np.percentile(samples, percentile))
-        label = f"{percentile_name(percentile)}: {value:.4g} ms"
+        label = f"{percentile_name(percentile)}: {value:.1f} ms"
         ax.plot([value], [percentile / 100], marker, color=colour, markersize=4, label=label)
-    across, _ = ax.transAxes.inverted().transform(ax.transData.transform((float(np.percentile(samples, 40)), 0.5)))
+    in_pixels = ax.transData.transform((float(np.percentile(samples, 40)), 0.5))
+    across, _ = ax.transAxes.inverted().transform(in_pixels)
     ax.legend(loc="lower right" if across < 0.55 else "upper left")
 
 

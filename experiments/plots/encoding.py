@@ -40,7 +40,7 @@ class Encoding:
         given = dict(zip(self.keys, combination, strict=True))
         for channel, group in self.channels.items():
             position = self.values[channel].index(tuple(given[key] for key in group))
-            style[channel] = _looks(channel, len(self.values[channel]))[position]
+            style |= _looks(channel, len(self.values[channel]))[position]
         return style
 
     def legend(self) -> tuple[list[Any], list[str]]:
@@ -51,8 +51,10 @@ class Encoding:
         for channel, group in self.channels.items():
             looks = _looks(channel, len(self.values[channel]))
             for look, combination in zip(looks, self.values[channel], strict=True):
-                neutral = {"color": "#555555", "linestyle": "" if channel == "marker" else "-", "marker": ""}
-                handles.append(Line2D([], [], **(neutral | {channel: look})))
+                neutral: dict[str, Any] = {"color": "#555555", "linestyle": "" if channel == "marker" else "-"}
+                if channel == "linestyle":
+                    neutral["marker"] = MARKERS[0]
+                handles.append(Line2D([], [], **(neutral | look)))
                 labels.append(", ".join(value_label(*pair) for pair in zip(group, combination, strict=True)))
         return handles, labels
 
@@ -77,7 +79,8 @@ def choose_across(summary: pd.DataFrame, keys: Sequence[str]) -> str:
     if not keys:
         raise ValueError("there is no swept key to plot against")
     numeric = [key for key in keys if is_numeric(summary[key])]
-    return max(numeric or keys, key=lambda name: len(summary[name].unique()))
+    num_values = {key: int(summary[key].nunique()) for key in numeric or keys}
+    return max(num_values, key=lambda key: num_values[key])
 
 
 def is_numeric(column: pd.Series[Any]) -> bool:
@@ -90,7 +93,11 @@ def _combinations(summary: pd.DataFrame, group: tuple[str, ...]) -> list[Combina
     return list(rows)
 
 
-def _looks(channel: str, count: int) -> Sequence[Any]:
+def _looks(channel: str, count: int) -> list[dict[str, Any]]:
+    """Line properties for each value of a channel; markers of all line styles but the first are hollow."""
     if channel == "color":
-        return colours(count)
-    return list(islice(cycle(LINE_STYLES if channel == "linestyle" else MARKERS), count))
+        return [{"color": colour} for colour in colours(count)]
+    if channel == "marker":
+        return [{"marker": marker} for marker in islice(cycle(MARKERS), count)]
+    faces: list[dict[str, Any]] = [{}, *[{"markerfacecolor": "white"}] * (count - 1)]
+    return [{"linestyle": style} | face for style, face in zip(cycle(LINE_STYLES), faces, strict=False)]

@@ -74,9 +74,11 @@ def colours(count: int) -> Sequence[Any]:
 
 
 def plain_numbers(axis: Any) -> None:
-    """Tick labels of a logarithmic axis as 20, 500, 1000 in place of powers of ten."""
+    """Tick labels of a logarithmic axis, whose limits are set, as 20, 500, 1000 in place of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=12))
+    low, high = axis.get_view_interval()
+    steps = (1.0, 2.0, 5.0) if high / low < 100 else (1.0,)
+    axis.set_major_locator(LogLocator(base=10, subs=steps, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())

@@ -28,7 +28,7 @@ def plot_sweep(
 
     ``summary`` has a row per run with the ``swept`` columns and ``p99_ttft_ms`` and so on. Every combination of the
     other swept keys is a line. Runs that differ in none of them (seeds) are averaged, with the 95 % interval of the
-    mean as a bar.
+    mean as a bar, cut at the panel's edge.
 
     Raises:
         ValueError: ``swept`` is empty.
@@ -67,7 +67,7 @@ def _point(place: float, values: pd.Series[Any]) -> tuple[float, float | None, f
     found = mean_over_seeds([None if math.isnan(value) else value for value in values.astype(float)])
     if found.mean is None or found.low is None or found.high is None:
         return place, found.mean, 0.0, 0.0
-    return place, found.mean, min(found.mean - found.low, 0.99 * found.mean), found.high - found.mean
+    return place, found.mean, found.mean - found.low, found.high - found.mean
 
 
 def _places(summary: pd.DataFrame, key: str) -> dict[Any, float]:
@@ -92,10 +92,12 @@ def _scale_x(ax: Any, summary: pd.DataFrame, key: str) -> None:
 
 
 def _scale_y(ax: Any) -> None:
-    """From 0, or logarithmic where the values span a decade."""
-    values = np.concatenate([np.asarray(line.get_ydata(), dtype=np.float64) for line in ax.lines] or [np.empty(0)])
+    """Limits from the means, so that wide bars of few seeds are cut: from 0, or logarithmic over a wide range."""
+    means = [container.lines[0].get_ydata() for container in ax.containers]
+    values = np.concatenate([np.asarray(line, dtype=np.float64) for line in means] or [np.empty(0)])
     if len(values) and values.min() > 0 and values.max() / values.min() >= LOG_FROM_RATIO:
         ax.set_yscale("log")
+        ax.set_ylim(values.min() / 1.5, values.max() * 1.5)
         plain_numbers(ax.yaxis)
-    else:
-        ax.set_ylim(bottom=0)
+    elif len(values):
+        ax.set_ylim(0, max(1.15 * values.max(), 1e-3))

@@ -32,7 +32,6 @@ def plot_timeline(steps: Columns, num_blocks: int | None, title: str, path: Path
         queue.set_xlim(edges[0], edges[-1])
         for ax in axes:
             ax.set_ylim(bottom=0)
-            ax.margins(y=0.25)
         figure.align_ylabels(axes)
         return save(figure, path)
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from experiments.errors import ConfigError
-
-
-def _infinity(value: Any) -> Any:
-    return float("inf") if value in ("inf", "Infinity") else value
 
 
 def _positive(value: float) -> float:
@@ -21,7 +17,7 @@ def _positive(value: float) -> float:
 
 
 NonNegativeFloat = Annotated[float, Field(ge=0)]
-PositiveOrInf = Annotated[float, Field(allow_inf_nan=True), BeforeValidator(_infinity), AfterValidator(_positive)]
+PositiveOrInf = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_positive)]
 
 
 def resolve(path: str, base_dir: Path) -> Path:

@@ -145,7 +145,8 @@ class AdmissionState:
 class AdmissionControl(Protocol):
     """A further condition on admission, asked when budget and blocks would allow it.
 
-    With nothing running it must allow a request that fits, or name a time in ``wake_at``; anything else is reported as a stuck engine.
+    With nothing running it must allow a request that fits, or name a time in ``wake_at``; otherwise the engine
+    raises ``StuckError``.
     """
 
     def may_admit(self, request: Request, state: AdmissionState) -> bool: ...

@@ -1,0 +1,45 @@
+# Every target sets itself up in .venv on a fresh machine; only Python >= 3.11 is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SOURCES := sched_core sim_backend real_backend experiments tests
+
+.PHONY: demo check test test-slow bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/twinserve sweep configs/sweeps/token_budget.yaml --out out/demo
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+test-slow: $(VENV)/.installed-slow
+	$(BIN)/python -m pytest -m slow
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only
+
+clean:
+	rm -rf $(VENV) out build *.egg-info
+
+$(VENV)/.created:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed constraints-test.txt
+	$(PIP) -c constraints-test.txt -e ".[real,dev]"
+	touch $@
+
+$(VENV)/.installed-slow: $(VENV)/.installed-dev
+	$(PIP) -c constraints-test.txt -e ".[real,dev,dask,ray,notebooks]"
+	touch $@

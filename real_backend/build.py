@@ -1,0 +1,107 @@
+"""One experiment on the real engine: the entry that the experiment runner calls."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from real_backend.clock import WallClock
+from real_backend.driver import RunOutcome, run_real
+from real_backend.engine_config import EngineOptions, ModelSource
+from real_backend.engine_loader import LoadedEngine, load_engine
+from sched_core.config import SchedulerConfig
+from sched_core.dispatch import CaptureSizes
+from sched_core.engine import EngineCore
+from sched_core.policies.registry import Policies
+from sched_core.record import Recorder, RunRecord
+from sched_core.traffic import Traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealRun:
+    """A real run's record, the KV blocks it had, facts for its manifest, and why it ended early (None: it did not)."""
+
+    record: RunRecord
+    num_blocks: int
+    manifest: Mapping[str, Any]
+    error: str | None = None
+
+
+def run_experiment(
+    *,
+    model: Mapping[str, Any],
+    scheduler: Mapping[str, Any],
+    policies: Policies,
+    traffic: Traffic,
+    recorder: Recorder,
+    real: Mapping[str, Any],
+    enforce_eager: bool = False,
+    capture_sizes: CaptureSizes | None = None,
+    num_gpu_blocks_override: int | None = None,
+    gpu_memory_utilization: float = 0.9,
+    output_lens: Mapping[int, int] | None = None,
+    seed: int = 0,
+    check: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> RealRun:
+    """Load the model, run the traffic on the wall clock, and free the device.
+
+    ``model`` has the fields of ``ModelSource``, ``scheduler`` those of ``SchedulerConfig`` but ``num_blocks``, ``real``
+    device, attention_backend and gpu_memory_limit_gib. A step that fails ends the run: ``error`` is set and the
+    record holds what had finished.
+
+    Raises:
+        EngineError: the engine could not be built.
+    """
+    options = EngineOptions(
+        **real,
+        enforce_eager=enforce_eager,
+        capture_sizes=capture_sizes,
+        num_gpu_blocks_override=num_gpu_blocks_override,
+        gpu_memory_utilization=gpu_memory_utilization,
+        seed=seed,
+    )
+    def drive(loaded: LoadedEngine) -> RunOutcome:
+        return run_real(
+            EngineCore(loaded.scheduler, policies),
+            loaded.runner,
+            traffic,
+            recorder,
+            WallClock(),
+            capture_sizes=loaded.runner.capture_sizes,
+            output_lens=output_lens,
+            check=check,
+            on_progress=on_progress,
+        )
+
+    try:
+        return _run(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), options, drive)
+    finally:
+        _free_device()
+
+
+def _run(
+    source: ModelSource,
+    scheduler: SchedulerConfig,
+    options: EngineOptions,
+    drive: Callable[[LoadedEngine], RunOutcome],
+) -> RealRun:
+    loaded = load_engine(source, scheduler, options)
+    outcome = drive(loaded)
+    return RealRun(
+        record=outcome.record,
+        num_blocks=loaded.pool.num_blocks,
+        manifest=loaded.facts,
+        error=None if outcome.error is None else str(outcome.error),
+    )
+
+
+def _free_device() -> None:
+    """Gives the memory back, so that the next run of a sweep in this process finds it."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
