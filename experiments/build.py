@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.cost_models import build_cost_model, known_capture_sizes, known_num_blocks
 from experiments.engine_config import EngineSection
-from experiments.errors import ConfigError, RunError
+from experiments.errors import ConfigError
 from experiments.load import Experiment
 from experiments.workloads import Workload, build_workload
 from sched_core.config import SchedulerConfig
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes
+from sched_core.errors import StuckError
 from sched_core.features import StepFeatures
+from sched_core.invariants import InvariantError
 from sched_core.policies.registry import Policies, build_policies
 from sched_core.record import Recorder, RunRecord
+from sim_backend.calibration.cost_model import CalibrationRangeError, CalibrationRangeWarning
 from sim_backend.cost_model import CostModel
+from sim_backend.replay import ReplayError
 
 Progress = Callable[[int, int], None]
+
+BLOCKS_KEY = "engine.num_gpu_blocks_override"
+SIMULATION_ERRORS = (StuckError, InvariantError, ReplayError, CalibrationRangeError)
+"""What can end a simulation early: a policy that never schedules, a broken promise, a cost model at its limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +40,17 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendRun:
-    """What a backend returns: the record, the pool it ran with, and facts for the manifest."""
+    """What a backend returns: the record, the pool it ran with, and facts for the manifest.
+
+    ``error`` says why the run ended early (None: it did not); the record then holds what had finished. ``warnings``
+    belong in the result.
+    """
 
     record: RunRecord
     blocks: Blocks
     facts: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +84,13 @@ def build_simulation(experiment: Experiment) -> Simulation:
     """
     config = experiment.config
     if config.sim is None:
-        raise ConfigError("is missing; add sim.cost_model, or use --backend real", file=experiment.source, key="sim")
+        raise ConfigError("is missing; add sim.cost_model, or use --backend real", key="sim")
     source = config.sim.cost_model
     cost_model = build_cost_model(source, model=config.model, base_dir=experiment.base_dir)
     blocks = _simulated_blocks(experiment)
     return Simulation(
         scheduler=_scheduler_config(config.engine, blocks.count),
-        policies=_policies(experiment, None if source.kind == "replay" else _Estimator(cost_model)),
+        policies=_policies(config.engine, None if source.kind == "replay" else _Estimator(cost_model)),
         cost_model=cost_model,
         capture_sizes=_capture_sizes(config.engine, known_capture_sizes(source, base_dir=experiment.base_dir)),
         blocks=blocks,
@@ -87,7 +102,6 @@ def run_backend(experiment: Experiment, workload: Workload, *, check: bool, on_p
 
     Raises:
         ConfigError: something the backend needs is missing or wrong.
-        RunError: the run began and could not go on.
     """
     run = _run_real if experiment.config.backend == "real" else _run_simulated
     return run(experiment, workload, check, on_progress)
@@ -95,54 +109,68 @@ def run_backend(experiment: Experiment, workload: Workload, *, check: bool, on_p
 
 def _run_simulated(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
     from sched_core.engine import EngineCore
-    from sched_core.errors import StuckError
     from sim_backend.driver import simulate
 
     parts = build_simulation(experiment)
-    try:
-        record = simulate(
-            EngineCore(parts.scheduler, parts.policies),
-            workload.traffic(),
-            parts.cost_model,
-            _recorder(experiment),
-            capture_sizes=parts.capture_sizes,
-            output_lens=workload.output_lens,
-            check=check,
-            on_progress=on_progress,
-        )
-    except (StuckError, ValueError) as error:
-        raise RunError(str(error), file=experiment.source) from error
-    return BackendRun(record=record, blocks=parts.blocks)
+    engine = EngineCore(parts.scheduler, parts.policies)
+    recorder = _recorder(experiment)
+    error = None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CalibrationRangeWarning)
+        try:
+            record = simulate(
+                engine,
+                workload.traffic(),
+                parts.cost_model,
+                recorder,
+                capture_sizes=parts.capture_sizes,
+                output_lens=workload.output_lens,
+                check=check,
+                on_progress=on_progress,
+            )
+        except SIMULATION_ERRORS as cause:
+            record, error = recorder.finish(0, engine.stats()), str(cause)
+    notes = tuple(str(warning.message) for warning in caught)
+    return BackendRun(record=record, blocks=parts.blocks, error=error, warnings=notes)
 
 
 def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
-    backend = _real_backend(experiment)
+    backend, engine_error = _real_backend()
     config = experiment.config
-    run = backend.run_experiment(
-        model=config.model.model_dump(),
-        scheduler=config.engine.scheduler_fields(),
-        policies=_policies(experiment, None),
-        traffic=workload.traffic(),
-        recorder=_recorder(experiment),
-        real=config.real.model_dump(),
-        enforce_eager=config.engine.enforce_eager,
-        num_gpu_blocks_override=config.engine.num_gpu_blocks_override,
-        gpu_memory_utilization=config.engine.gpu_memory_utilization,
-        output_lens=workload.output_lens,
-        seed=config.seed,
-        check=check,
-        on_progress=on_progress,
-    )
-    return BackendRun(record=run.record, blocks=Blocks(count=run.num_blocks, source="device"), facts=run.manifest)
+    sizes = config.engine.cuda_graph_sizes
+    try:
+        run = backend.run_experiment(
+            model=config.model.model_dump(),
+            scheduler=config.engine.scheduler_fields(),
+            policies=_policies(config.engine, None),
+            traffic=workload.traffic(),
+            recorder=_recorder(experiment),
+            real=config.real.model_dump(),
+            enforce_eager=config.engine.enforce_eager,
+            capture_sizes=None if sizes is None else CaptureSizes(decode=sizes.decode, mixed=sizes.mixed),
+            num_gpu_blocks_override=config.engine.num_gpu_blocks_override,
+            gpu_memory_utilization=config.engine.gpu_memory_utilization,
+            output_lens=workload.output_lens,
+            seed=config.seed,
+            check=check,
+            on_progress=on_progress,
+        )
+    except engine_error as error:
+        raise ConfigError(str(error)) from error
+    source = "device" if config.engine.num_gpu_blocks_override is None else BLOCKS_KEY
+    blocks = Blocks(count=run.num_blocks, source=source)
+    return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error)
 
 
-def _real_backend(experiment: Experiment) -> Any:
+def _real_backend() -> tuple[Any, type[Exception]]:
+    """The real backend's entry and its exception type."""
     try:
         import real_backend.build as backend
+        from real_backend.errors import EngineError
     except ImportError as error:
         message = f"the real backend cannot start ({error}); pip install 'twinserve[real]', or use --backend sim"
-        raise ConfigError(message, file=experiment.source, key="backend") from error
-    return backend
+        raise ConfigError(message, key="backend") from error
+    return backend, EngineError
 
 
 def _recorder(experiment: Experiment) -> Recorder:
@@ -157,18 +185,17 @@ def _scheduler_config(engine: EngineSection, num_blocks: int) -> SchedulerConfig
 def _simulated_blocks(experiment: Experiment) -> Blocks:
     config = experiment.config
     if config.engine.num_gpu_blocks_override is not None:
-        return Blocks(count=config.engine.num_gpu_blocks_override, source="engine.num_gpu_blocks_override")
+        return Blocks(count=config.engine.num_gpu_blocks_override, source=BLOCKS_KEY)
     assert config.sim is not None  # an internal invariant: a simulation has been asked for
     source = config.sim.cost_model
     known = known_num_blocks(source, model=config.model, engine=config.engine, base_dir=experiment.base_dir)
     if known is None:
         message = f"is missing: a {source.kind} cost model does not know the memory; give the number of KV blocks"
-        raise ConfigError(message, file=experiment.source, key="engine.num_gpu_blocks_override")
+        raise ConfigError(message, key=BLOCKS_KEY)
     return Blocks(count=known, source="measured" if source.kind == "calibration" else "derived from memory")
 
 
-def _policies(experiment: Experiment, estimator: _Estimator | None) -> Policies:
-    engine = experiment.config.engine
+def _policies(engine: EngineSection, estimator: _Estimator | None) -> Policies:
     try:
         return build_policies(
             policy=engine.policy,
@@ -179,7 +206,7 @@ def _policies(experiment: Experiment, estimator: _Estimator | None) -> Policies:
             estimator=estimator,
         )
     except ValueError as error:
-        raise ConfigError(str(error), file=experiment.source, key="engine") from error
+        raise ConfigError(str(error), key="engine") from error
 
 
 def _capture_sizes(engine: EngineSection, known: CaptureSizes) -> CaptureSizes:

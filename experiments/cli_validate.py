@@ -35,11 +35,12 @@ def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
     from experiments.load import load_experiment
 
     experiment = load_experiment(config, overrides)
-    workload = build_requests(experiment)
+    with experiment.blamed():
+        workload = build_requests(experiment)
+        parts = build_simulation(experiment) if experiment.config.backend == "sim" else None
     summary = f"{experiment.config.name}: {len(workload.requests)} requests, backend {experiment.config.backend}"
-    if experiment.config.backend == "sim":
-        blocks = build_simulation(experiment).blocks
-        summary += f", {blocks.count} KV blocks ({blocks.source})"
+    if parts is not None:
+        summary += f", {parts.blocks.count} KV blocks ({parts.blocks.source})"
     for warning in workload.warnings:
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{experiment.source}: valid; {summary}")

@@ -15,7 +15,7 @@ def make_result(config: ExperimentConfig, run_id: str, workload: Workload, run: 
     """The result of a finished run."""
     num_prompts = len(workload.requests)
     figures = compute_metrics(run.record, config.metrics, num_prompts=num_prompts, num_blocks=run.blocks.count)
-    warnings = [*workload.warnings, *figures.pop("warnings", ())]
+    warnings = [*workload.warnings, *run.warnings, *figures.pop("warnings", ())]
     return {**_description(config, run_id, workload, run), **figures, "warnings": warnings}
 
 

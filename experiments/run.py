@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from experiments.build import Progress, build_requests, run_backend
+from experiments.errors import RunError
 from experiments.identity import Identity, code_digest, identify
 from experiments.input_paths import map_paths
 from experiments.load import Experiment
@@ -65,7 +66,10 @@ def _run(
     config = map_paths(experiment.config.model_dump(), experiment.base_dir, str)
     store.begin(run_id, About(config, start))
     run = run_backend(experiment, workload, check=check, on_progress=on_progress)
-    result = make_result(experiment.config, run_id, workload, run)
     about = About(config, describe_end(start, run, monotonic() - began))
+    if run.error is not None:
+        store.keep(run_id, about, run.record)
+        raise RunError(f"{run.error}; what had finished is in {store.folder(run_id)}")
+    result = make_result(experiment.config, run_id, workload, run)
     folder = store.finish(run_id, about, run.record, result)
     return FinishedRun(run_id=run_id, folder=folder, result=result)

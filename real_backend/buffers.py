@@ -122,9 +122,7 @@ def _room(dtype: torch.dtype, shape: tuple[int, ...]) -> int:
     return -(-prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
 
 
-def _carve(
-    memory: torch.Tensor, fields: dict[str, tuple[torch.dtype, tuple[int, ...]]]
-) -> dict[str, torch.Tensor]:
+def _carve(memory: torch.Tensor, fields: dict[str, tuple[torch.dtype, tuple[int, ...]]]) -> dict[str, torch.Tensor]:
     """Views of the fields, one after the other, each aligned."""
     views, offset = {}, 0
     for name, (dtype, shape) in fields.items():

@@ -31,7 +31,7 @@ class RealRun:
     error: str | None = None
 
 
-def run_experiment(
+def run_experiment(  # noqa: PLR0913 - one keyword for each thing that an experiment decides
     *,
     model: Mapping[str, Any],
     scheduler: Mapping[str, Any],
@@ -65,6 +65,7 @@ def run_experiment(
         gpu_memory_utilization=gpu_memory_utilization,
         seed=seed,
     )
+
     def drive(loaded: LoadedEngine) -> RunOutcome:
         return run_real(
             EngineCore(loaded.scheduler, policies),

@@ -1,4 +1,4 @@
-"""The one clock of a real run: integer nanoseconds since the clock was made."""
+"""The one clock of a real run: integer nanoseconds since it was first read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """Real time, monotonic."""
+    """Real time, monotonic. The first reading is 0: a run starts at its first step boundary, as in a simulation."""
 
     def __init__(self) -> None:
-        self._start = time.perf_counter_ns()
+        self._start: int | None = None
 
     def now(self) -> int:
-        return time.perf_counter_ns() - self._start
+        reading = time.perf_counter_ns()
+        if self._start is None:
+            self._start = reading
+        return reading - self._start
 
     def sleep_until(self, time_ns: int) -> None:
         while (left := time_ns - self.now()) > 0:
@@ -30,18 +33,19 @@ class WallClock:
 
 
 class ManualClock:
-    """A clock for tests: each reading is ``tick_ns`` after the one before, and sleeping jumps."""
+    """A clock for tests: the first reading is 0, each later one ``tick_ns`` further, and sleeping jumps.
 
-    def __init__(self, tick_ns: int = 0) -> None:
+    A reading after a sleep is ``oversleep_ns`` past the time that was asked for.
+    """
+
+    def __init__(self, tick_ns: int = 0, oversleep_ns: int = 0) -> None:
         self._tick_ns = tick_ns
-        self._now = 0
+        self._oversleep_ns = oversleep_ns
+        self._next = 0
 
     def now(self) -> int:
-        self._now += self._tick_ns
-        return self._now
-
-    def advance(self, duration_ns: int) -> None:
-        self._now += duration_ns
+        reading, self._next = self._next, self._next + self._tick_ns
+        return reading
 
     def sleep_until(self, time_ns: int) -> None:
-        self._now = max(self._now, time_ns)
+        self._next = max(self._next, time_ns + self._oversleep_ns)

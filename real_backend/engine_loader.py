@@ -137,8 +137,8 @@ def _capture_sizes(options: EngineOptions, attention: AttentionBackend, schedule
 def _capacity(scheduler: SchedulerConfig, sizes: CaptureSizes) -> Capacity:
     largest_step = min(scheduler.max_num_batched_tokens, scheduler.max_num_seqs * scheduler.max_model_len)
     return Capacity(
-        max_tokens=max(largest_step, *sizes.decode, *sizes.mixed),
-        max_rows=max(scheduler.max_num_seqs, *sizes.decode),
+        max_tokens=max((largest_step, *sizes.decode, *sizes.mixed)),
+        max_rows=max((scheduler.max_num_seqs, *sizes.decode)),
         max_blocks=-(-scheduler.max_model_len // scheduler.block_size),
     )
 
@@ -202,9 +202,7 @@ def _runner(
     )
 
 
-def _facts(
-    model: Qwen3Model, attention: AttentionBackend, pool: KVPoolSize, sizes: CaptureSizes
-) -> dict[str, Any]:
+def _facts(model: Qwen3Model, attention: AttentionBackend, pool: KVPoolSize, sizes: CaptureSizes) -> dict[str, Any]:
     on_gpu = model.device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(model.device) if on_gpu else "cpu",

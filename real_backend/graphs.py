@@ -59,7 +59,7 @@ class StepGraphs:
             self._graphs[choice] = _capture(forward, choice, pool)
 
     def replay(self, choice: Dispatch) -> torch.Tensor:
-        """Launches the graph of ``choice``; its hidden states (padded tokens, hidden) are valid until the next replay."""
+        """Launches the graph of ``choice``; its hidden states [padded tokens, H] are valid until the next replay."""
         graph, hidden = self._graphs[choice]
         graph.replay()
         return hidden

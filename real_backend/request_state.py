@@ -80,4 +80,3 @@ class RequestStates:
         places = np.arange(len(owners)) - np.repeat(first, counts) + self._num_blocks[owners]
         self.block_table[owners, places] = plan.new_block_ids[: len(owners)]
         self._num_blocks[slots[: len(counts)]] += counts
-

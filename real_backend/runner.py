@@ -93,9 +93,7 @@ class ModelRunner:
 
     def _batch(self, plan: StepPlan, slots: Ints) -> FlatBatch:
         states = self._states
-        return build_batch(
-            plan, decodes_first(plan), states.token_table, states.block_table, slots, self._block_size
-        )
+        return build_batch(plan, decodes_first(plan), states.token_table, states.block_table, slots, self._block_size)
 
     def _launch(self, batch: FlatBatch, sampling: SamplingRows, choice: Dispatch) -> None:
         count = len(batch.logits_rows)

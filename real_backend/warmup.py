@@ -18,7 +18,7 @@ from sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 
 @torch.inference_mode()
 def run_largest_step(model: Qwen3Model, attention: AttentionBackend, capacity: Capacity, block_size: int) -> None:
-    """An eager step of ``capacity``'s size with every row sampling; its KV cache is one page that nothing is stored in."""
+    """An eager step of ``capacity``'s size, every row sampling, on a KV cache of one page that stays empty."""
     buffers = StepBuffers(capacity, model.device, filler_block=0)
     executor = Executor(model, attention, buffers, allocate_kv_caches(model, 1, block_size))
     num_rows = min(capacity.max_rows, capacity.max_tokens)

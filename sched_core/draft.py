@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from sched_core.limits import chunk_cap, stop_length
-from sched_core.new_blocks import NewBlocks
 from sched_core.plan import Ints, StartedRequest
 from sched_core.policies.interfaces import AdmissionState, Candidate, Rows
 from sched_core.request import Request
+from sched_core.schedule import NewBlocks, Schedule, Share
 from sched_core.state import SchedulerState
 
 
@@ -26,16 +26,15 @@ class Draft:
         self._defer_prefill = defer_prefill
         self._chunk_cap = chunk_cap(state, budget)
         self.budget = budget
-        self.granted = np.zeros(len(self._table.all_rows), dtype=np.int64)
-        self.preempted_rows: list[int] = []
-        self.preempted: list[int] = []
-        self.started: list[StartedRequest] = []
+        self.schedule = Schedule()
         self.new_blocks = NewBlocks()
-        self._parts: list[Ints] = []
+        self.started: list[StartedRequest] = []
+        self.preempted: list[int] = []
+        self.preempted_rows: list[int] = []
 
     @property
     def is_empty(self) -> bool:
-        return not self._parts
+        return not self.schedule
 
     @property
     def num_running(self) -> int:
@@ -46,21 +45,13 @@ class Draft:
         size = self._table.size
         return not bool((self._table.num_tokens[:size] > self._table.entry_tokens[:size] + 1).any())
 
-    def scheduled_rows(self) -> Ints:
-        """Rows that got tokens, in scheduling order."""
-        rows = self._parts[0] if len(self._parts) == 1 else np.concatenate([self._table.all_rows[:0], *self._parts])
-        return rows[self.granted[rows] > 0] if self.preempted_rows else rows
-
     def run(self, rows: Rows) -> None:
-        first_part = len(self._parts)
         remaining = self._table.remaining()
         pending = self._select(rows, remaining)
         while len(pending) and self.budget > 0:
-            wanted = self._share(remaining[pending])
-            num_placed = self._place(pending, wanted)
+            tokens = self._hand_out(remaining[pending])
+            num_placed = self._place(Share(pending, self._table.num_computed[pending], tokens))
             pending = self._alive(pending[num_placed:])
-        for part in self._parts[first_part:]:
-            self._register(part)
 
     def admit(self, *, split_first_only: bool = False) -> None:
         # vLLM: blocks that were just taken from one request are not given to a new one in the same step.
@@ -80,9 +71,7 @@ class Draft:
             selected = self._table.all_rows[:0] if self._defer_prefill else (remaining > 1).nonzero()[0]
         else:
             selected = (remaining == 1).nonzero()[0]
-        if self._parts:
-            selected = selected[self.granted[selected] == 0]
-        return self._ranked(self._alive(selected))
+        return self._ranked(self._alive(self.schedule.without(selected)))
 
     def _ranked(self, rows: Ints) -> Ints:
         order = self._state.policies.order
@@ -95,7 +84,7 @@ class Draft:
     def _alive(self, rows: Ints) -> Ints:
         return rows[~np.isin(rows, self.preempted_rows)] if self.preempted_rows else rows
 
-    def _share(self, wanted: Ints) -> Ints:
+    def _hand_out(self, wanted: Ints) -> Ints:
         """Cap each row's chunk, then hand out the budget in order until it is gone."""
         if self._chunk_cap is not None:
             wanted = np.minimum(wanted, self._chunk_cap)
@@ -105,64 +94,64 @@ class Draft:
         shared: Ints = np.clip(self.budget - before, 0, wanted)
         return shared
 
-    def _place(self, rows: Ints, wanted: Ints) -> int:
-        """Schedule ``wanted`` tokens for ``rows``, taking blocks as needed.
+    def _place(self, share: Share) -> int:
+        """Schedule a share, taking blocks as needed.
 
         Returns how many rows were dealt with: all of them, or up to and including the one for which something was
-        preempted (what is left then has to be shared out again).
+        preempted (what is left then has to be handed out again).
         """
-        table, pool, blocks = self._table, self._state.pool, self._state.blocks
-        over = table.num_computed[rows] + wanted - table.capacity[rows]
+        over = share.computed + share.tokens - self._table.capacity[share.rows]
         short = (over > 0).nonzero()[0]
-        needed = [blocks.blocks_for(tokens) for tokens in over[short].tolist()]
-        if sum(needed) <= pool.num_free:
-            if needed:
-                self._grow(rows[short].tolist(), needed)
-            self._commit(rows, wanted)
-            return len(rows)
-        return self._place_under_pressure(rows, wanted, short.tolist(), needed)
+        if len(short):
+            needed = -(-over[short] // self._state.config.block_size)
+            if int(np.add.reduce(needed)) > self._state.pool.num_free:
+                return self._place_under_pressure(share, short, needed)
+            self._grow(share.rows[short], needed)
+        self._commit(share)
+        return len(share.rows)
 
-    def _place_under_pressure(self, rows: Ints, wanted: Ints, short: list[int], needed: list[int]) -> int:
+    def _place_under_pressure(self, share: Share, short: Ints, needed: Ints) -> int:
         """One row after the other, preempting for the first that finds too few free blocks."""
-        for index, count in zip(short, needed, strict=True):
-            row = int(rows[index])
+        for index, count in zip(short.tolist(), needed.tolist(), strict=True):
+            row = share.rows[index : index + 1]
             if count <= self._state.pool.num_free:
-                self._grow([row], [count])
+                self._grow(row, np.array([count]))
                 continue
-            self._commit(rows[:index], wanted[:index])
-            if self._make_room(row, count):
-                self._grow([row], [count])
-                self._commit(rows[index : index + 1], wanted[index : index + 1])
-            return index + 1
-        self._commit(rows, wanted)
-        return len(rows)
+            self._commit(share, 0, index)
+            if self._make_room(int(row[0]), count):
+                self._grow(row, np.array([count]))
+                self._commit(share, index, index + 1)
+            return int(index) + 1
+        raise AssertionError("more blocks needed than free, yet every row found its blocks")
 
-    def _commit(self, rows: Ints, tokens: Ints) -> None:
-        total = int(np.add.reduce(tokens))
+    def _commit(self, share: Share, start: int = 0, end: int | None = None) -> None:
+        """Schedule rows ``[start, end)`` of a share and make the blocks that they fill findable."""
+        if end is not None:
+            share = Share(share.rows[start:end], share.computed[start:end], share.tokens[start:end])
+        total = int(np.add.reduce(share.tokens))
         if total == 0:
             return
         if total == self.budget:  # the budget may have ended before the last row
-            rows, tokens = rows[tokens > 0], tokens[tokens > 0]
-        self.granted[rows] = tokens
+            served = share.tokens > 0
+            share = Share(share.rows[served], share.computed[served], share.tokens[served])
         self.budget -= total
-        self._parts.append(rows)
+        self.schedule.add(share)
+        self._register(share)
 
-    def _grow(self, rows: list[int], counts: list[int]) -> None:
-        requests = self._table.requests
-        taken = self._state.blocks.grow([requests[row] for row in rows], counts)
+    def _grow(self, rows: Ints, counts: Ints) -> None:
+        requests = [self._table.requests[row] for row in rows.tolist()]
+        taken = self._state.blocks.grow(requests, counts.tolist())
         self.new_blocks.add(rows, counts, taken)
-        self._table.grow(rows, [count * self._state.config.block_size for count in counts])
+        self._table.grow(rows, counts * self._state.config.block_size)
 
-    def _register(self, rows: Ints) -> None:
-        """Make blocks that this step fills findable, now that no row of this pass can lose its place to another."""
+    def _register(self, share: Share) -> None:
         if not self._state.config.enable_prefix_caching:
             return
-        computed = self._table.num_computed[rows]
-        ends = computed + self.granted[rows]
-        filled = (ends - ends % self._state.config.block_size > computed).nonzero()[0]
+        ends = share.computed + share.tokens
+        filled = (ends - ends % self._state.config.block_size > share.computed).nonzero()[0]
         if len(filled):
-            requests = [self._table.requests[row] for row in rows[filled].tolist()]
-            self._state.blocks.register(requests, computed[filled].tolist(), ends[filled].tolist())
+            requests = [self._table.requests[row] for row in share.rows[filled].tolist()]
+            self._state.blocks.register(requests, share.computed[filled].tolist(), ends[filled].tolist())
 
     def _make_room(self, row: int, num_blocks: int) -> bool:
         """Preempt until ``num_blocks`` are free; False when ``row`` itself had to go."""
@@ -192,10 +181,10 @@ class Draft:
     def _preempt(self, row: int) -> None:
         """Take a row's blocks and tokens back and put its request at the front of the queue."""
         request = self._table.sync(row)
-        if self.granted[row]:
+        tokens = self.schedule.remove(row)
+        if tokens:
+            self.budget += tokens
             self._state.blocks.unregister_from(request, int(self._table.num_computed[row]))
-            self.budget += int(self.granted[row])
-            self.granted[row] = 0
         self.new_blocks.drop(row)
         self._state.blocks.free(request)
         self._state.queue.push_front(request)
@@ -272,7 +261,6 @@ class Draft:
             stop_at=stop_length(self._state, request),
             key_at=(request.num_tokens // size + 1) * size,
         )
-        self.new_blocks.add([row], [num_new_blocks], request.block_ids[len(request.block_ids) - num_new_blocks :])
         self.started.append(
             StartedRequest(
                 spec=request.spec,
@@ -283,5 +271,6 @@ class Draft:
             )
         )
         rows = self._table.all_rows[row : row + 1]
-        self._commit(rows, np.array([chunk], dtype=np.int64))
-        self._register(rows)
+        new = request.block_ids[len(request.block_ids) - num_new_blocks :]
+        self.new_blocks.add(rows, np.array([num_new_blocks]), new)
+        self._commit(Share(rows, np.array([computed]), np.array([chunk])))

@@ -160,9 +160,8 @@ class EngineCore:
         return bool((self._state.running.remaining() == 1).any())
 
     def _launch(self, draft: Draft) -> StepPlan:
-        table, rows = self._state.running, draft.scheduled_rows()
-        num_new = draft.granted[rows]
-        num_computed = table.num_computed[rows]
+        table, scheduled = self._state.running, draft.schedule.merged()
+        rows, num_computed, num_new = scheduled.rows, scheduled.computed, scheduled.tokens
         samples = num_computed + num_new == table.num_tokens[rows]
         num_new_blocks, new_block_ids = draft.new_blocks.columns(rows)
         request_ids = table.request_ids[rows]

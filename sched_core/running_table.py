@@ -60,7 +60,7 @@ class RunningTable:
         self.num_checking += checks
         self._record(self._pop)
 
-    def grow(self, rows: list[int], num_slots: list[int]) -> None:
+    def grow(self, rows: Ints, num_slots: Ints) -> None:
         """Rows (each once) got blocks for ``num_slots`` more tokens."""
         self.capacity[rows] += num_slots
         self._record(self._shrink, rows, num_slots)
@@ -88,7 +88,7 @@ class RunningTable:
         self.requests.pop()
         self.num_checking -= bool(self.checks_ids[len(self.requests)])
 
-    def _shrink(self, rows: list[int], num_slots: list[int]) -> None:
+    def _shrink(self, rows: Ints, num_slots: Ints) -> None:
         self.capacity[rows] -= num_slots
 
     def _restorer(self) -> Callable[[], None]:

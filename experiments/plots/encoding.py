@@ -59,14 +59,13 @@ class Encoding:
         return handles, labels
 
 
-def encode(summary: pd.DataFrame, swept: Sequence[str]) -> Encoding:
-    """Choose the x axis (the numeric key with most values) and the channels of the other keys, in their order.
+def encode(summary: pd.DataFrame, swept: Sequence[str], across: str | None = None) -> Encoding:
+    """Choose the x axis, unless given, and the channels of the other keys, in their order.
 
-    Raises:
-        ValueError: ``swept`` is empty.
+    ``swept`` names at least one column.
     """
     varying = [key for key in swept if summary[key].nunique() > 1] or list(swept)
-    across = choose_across(summary, varying)
+    across = across or choose_across(summary, varying)
     others = [key for key in varying if key != across]
     groups = {"color": tuple(others[:1]), "linestyle": tuple(others[1:2]), "marker": tuple(others[2:])}
     channels = {channel: group for channel, group in groups.items() if group}
@@ -74,10 +73,14 @@ def encode(summary: pd.DataFrame, swept: Sequence[str]) -> Encoding:
     return Encoding(across=across, channels=channels, values=values)
 
 
+def name_blanks(summary: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """``summary`` with the text ``none`` for values of ``keys`` that are null, so that they are drawn like others."""
+    blank = [key for key in keys if summary[key].isna().any()]
+    return summary.assign(**{key: summary[key].astype(object).where(summary[key].notna(), "none") for key in blank})
+
+
 def choose_across(summary: pd.DataFrame, keys: Sequence[str]) -> str:
     """The numeric key with most distinct values, else the key with most; of equals the first."""
-    if not keys:
-        raise ValueError("there is no swept key to plot against")
     numeric = [key for key in keys if is_numeric(summary[key])]
     num_values = {key: int(summary[key].nunique()) for key in numeric or keys}
     return max(num_values, key=lambda key: num_values[key])
@@ -94,9 +97,14 @@ def _combinations(summary: pd.DataFrame, group: tuple[str, ...]) -> list[Combina
 
 
 def _looks(channel: str, count: int) -> list[dict[str, Any]]:
-    """Line properties for each value of a channel; markers of all line styles but the first are hollow."""
+    """Line properties for each value of a channel.
+
+    The first colours are drawn wider, so that lines that coincide stay visible; markers of all line styles but the
+    first are hollow, so that single points can be told apart.
+    """
     if channel == "color":
-        return [{"color": colour} for colour in colours(count)]
+        widths = [1.2 + 0.7 * max(min(count, 4) - 1 - rank, 0) for rank in range(count)]
+        return [{"color": colour, "linewidth": width} for colour, width in zip(colours(count), widths, strict=True)]
     if channel == "marker":
         return [{"marker": marker} for marker in islice(cycle(MARKERS), count)]
     faces: list[dict[str, Any]] = [{}, *[{"markerfacecolor": "white"}] * (count - 1)]

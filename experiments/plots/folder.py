@@ -29,7 +29,7 @@ def plot_folder(folder: Path, out: Path) -> list[Path]:
         if is_run_folder(folder):
             return plot_run(folder, out)
         if (folder / SUMMARY).is_file():
-            return _plot_sweep_folder(folder, out)
+            return plot_sweep_folder(folder, out)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror}); choose another --out", file=out) from error
     raise ConfigError(f"holds neither a run (requests.parquet) nor a sweep ({SUMMARY})", file=folder)
@@ -51,7 +51,12 @@ def swept_keys(summary: pd.DataFrame) -> list[str]:
     return [name for name in names if _DOTTED_KEY.fullmatch(name) and summary[name].nunique() > 1]
 
 
-def _plot_sweep_folder(folder: Path, out: Path) -> list[Path]:
+def plot_sweep_folder(folder: Path, out: Path) -> list[Path]:
+    """The figures of the sweep in ``folder``, titled after its first run.
+
+    Raises:
+        ConfigError: the summary is no table, or no key takes two values.
+    """
     summary = read_summary(folder)
     swept = swept_keys(summary)
     if not swept:

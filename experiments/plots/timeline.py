@@ -20,7 +20,7 @@ def plot_timeline(steps: Columns, num_blocks: int | None, title: str, path: Path
     """Three panels over time: tokens per step (decode below prefill), KV cache with preemptions, requests.
 
     Values are means over time within at most MAX_BINS equal spans; between steps they are 0. Without ``num_blocks``
-    the free blocks are drawn in place of the share in use.
+    the cache is drawn in blocks, counted from the most that were ever free.
     """
     edges = _edges(steps)
     with stacked_panels(3, 1.35, title, sharex=True) as (figure, axes):
@@ -78,18 +78,24 @@ def _draw_batch(ax: Any, steps: Columns, edges: Floats) -> None:
 def _draw_cache(ax: Any, steps: Columns, edges: Floats, num_blocks: int | None) -> None:
     free = _column(steps, "num_free_blocks")
     if num_blocks:
-        used = _series(steps, 100 * (1 - free / num_blocks), edges)
-        ax.stairs(used, edges, fill=True, color=GREEN, alpha=0.6, label="KV cache")
+        used = 100 * (1 - free / num_blocks)
         ax.set_ylabel("KV cache\nin use (%)")
+        ax.set_yticks([0, 25, 50, 75, 100])
     else:
-        ax.stairs(_series(steps, free, edges), edges, color=GREEN, label="free blocks")
-        ax.set_ylabel("free KV\nblocks")
+        used = free.max(initial=0) - free
+        ax.set_ylabel("KV blocks\nin use")
+    ax.stairs(_series(steps, used, edges), edges, fill=True, color=GREEN, alpha=0.6, label="KV cache")
+    ax.set_ylim(0, 120 if num_blocks else max(1.2 * used.max(initial=0), 1))
+    _draw_preemptions(ax, steps)
+    _legend(ax)
+
+
+def _draw_preemptions(ax: Any, steps: Columns) -> None:
     preempted = _column(steps, "num_preempted") > 0
     if preempted.any():
         times = _seconds(steps, "start_ns")[preempted]
-        height = ax.get_xaxis_transform()  # x in seconds, y as a share of the panel
-        ax.vlines(times, 0.88, 0.96, transform=height, color="#000000", linewidth=0.6, label="preemption")
-    _legend(ax)
+        across = ax.get_xaxis_transform()  # x in seconds, y as a share of the panel
+        ax.vlines(times, 0.88, 0.97, transform=across, color="#000000", linewidth=0.6, label="preemption")
 
 
 def _draw_queue(ax: Any, steps: Columns, edges: Floats) -> None:

@@ -1,0 +1,183 @@
+"""The pointwise kernels in Triton: one launch each, every value read once and written once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from real_backend.kernels.base import QkvStore
+
+
+@triton.jit
+def _rms_norm_kernel(
+    x_ptr: Any,
+    residual_ptr: Any,
+    weight_ptr: Any,
+    out_ptr: Any,
+    eps: Any,
+    ADD: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """One program a row. With ADD, x is first added to the residual, which takes the sum."""
+    columns = tl.arange(0, BLOCK)
+    inside = columns < WIDTH
+    row = tl.program_id(0).to(tl.int64) * WIDTH
+    x = tl.load(x_ptr + row + columns, mask=inside, other=0.0).to(tl.float32)
+    if ADD:
+        x += tl.load(residual_ptr + row + columns, mask=inside, other=0.0).to(tl.float32)
+        tl.store(residual_ptr + row + columns, x, mask=inside)
+    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / WIDTH + eps)
+    weight = tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out_ptr + row + columns, x * inverse_rms * weight, mask=inside)
+
+
+@triton.jit
+def _silu_mul_kernel(gate_up_ptr: Any, out_ptr: Any, WIDTH: tl.constexpr, BLOCK: tl.constexpr) -> None:
+    """Program (row, part): BLOCK columns of one row."""
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < WIDTH
+    gate = tl.load(gate_up_ptr + row * 2 * WIDTH + columns, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(gate_up_ptr + (row * 2 + 1) * WIDTH + columns, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out_ptr + row * WIDTH + columns, gate * tl.sigmoid(gate) * up, mask=inside)
+
+
+@triton.jit
+def _load_halves(pointers: Any, mask: Any, HALF: tl.constexpr) -> Any:
+    first = tl.load(pointers, mask=mask, other=0.0).to(tl.float32)
+    second = tl.load(pointers + HALF, mask=mask, other=0.0).to(tl.float32)
+    return first, second
+
+
+@triton.jit
+def _norm_rope_heads(
+    source: Any,
+    target: Any,
+    mask: Any,
+    norm: Any,
+    rotation: Any,
+    inside: Any,
+    eps: Any,
+    NORMALISE: tl.constexpr,
+    HALF: tl.constexpr,
+) -> None:
+    """Heads [rows, HALF_BLOCK], given by pointers to their first halves; norm and rotation are [1, HALF_BLOCK]."""
+    first, second = _load_halves(source, mask, HALF)
+    if NORMALISE:
+        scale = tl.rsqrt(tl.sum(first * first + second * second, axis=1) / (2 * HALF) + eps)[:, None]
+        weight, other_weight = _load_halves(norm, inside, HALF)
+        first *= scale * weight
+        second *= scale * other_weight
+    cos, sin = _load_halves(rotation, inside, HALF)
+    tl.store(target, first * cos - second * sin, mask=mask)
+    tl.store(target + HALF, second * cos + first * sin, mask=mask)
+
+
+@triton.jit
+def _norm_rope_store_kernel(
+    qkv_ptr: Any,
+    positions_ptr: Any,
+    slots_ptr: Any,
+    cos_sin_ptr: Any,
+    q_norm_ptr: Any,
+    k_norm_ptr: Any,
+    k_cache_ptr: Any,
+    v_cache_ptr: Any,
+    eps: Any,
+    NORMALISE: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    GROUP_BLOCK: tl.constexpr,
+    HALF: tl.constexpr,
+    HALF_BLOCK: tl.constexpr,
+) -> None:
+    """One program for a token's k and v head and the GROUP q heads that share them; a head is two halves to rotate."""
+    token = (tl.program_id(0) // NUM_KV_HEADS).to(tl.int64)
+    kv_head = tl.program_id(0) % NUM_KV_HEADS
+    dims = tl.arange(0, HALF_BLOCK)[None, :]
+    inside = dims < HALF
+    rotation = cos_sin_ptr + tl.load(positions_ptr + token) * (2 * HALF) + dims
+    token_ptr = qkv_ptr + token * ((GROUP + 2) * NUM_KV_HEADS * 2 * HALF)
+    heads = tl.arange(0, GROUP_BLOCK)[:, None]
+    q = token_ptr + (kv_head * GROUP + heads) * (2 * HALF) + dims
+    q_mask = (heads < GROUP) & inside
+    _norm_rope_heads(q, q, q_mask, q_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
+    slot = tl.load(slots_ptr + token)
+    if slot >= 0:
+        k = token_ptr + (NUM_KV_HEADS * GROUP + kv_head) * (2 * HALF) + dims
+        place = (slot * NUM_KV_HEADS + kv_head) * (2 * HALF) + dims
+        _norm_rope_heads(k, k_cache_ptr + place, inside, k_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
+        first, second = _load_halves(k + NUM_KV_HEADS * 2 * HALF, inside, HALF)
+        tl.store(v_cache_ptr + place, first, mask=inside)
+        tl.store(v_cache_ptr + place + HALF, second, mask=inside)
+
+
+class TritonKernels:
+    """``PointwiseKernels`` in Triton. All tensors must be contiguous."""
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        out = torch.empty_like(x)
+        _launch_norm(x, None, weight, out, eps)
+        return out
+
+    def add_rms_norm(self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> None:
+        _launch_norm(x, residual, weight, x, eps)
+
+    def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
+        num_tokens, width = gate_up.shape[0], gate_up.shape[1] // 2
+        out = torch.empty((num_tokens, width), device=gate_up.device, dtype=gate_up.dtype)
+        if num_tokens:
+            block = min(1024, triton.next_power_of_2(width))
+            grid = (num_tokens, triton.cdiv(width, block))
+            _silu_mul_kernel[grid](gate_up, out, WIDTH=width, BLOCK=block, num_warps=4)
+        return out
+
+    def norm_rope_store(
+        self, qkv: torch.Tensor, positions: torch.Tensor, slot_mapping: torch.Tensor, store: QkvStore
+    ) -> None:
+        num_kv_heads, head_dim = store.k_cache.shape[2:]
+        group = qkv.shape[1] // (num_kv_heads * head_dim) - 2
+        if len(qkv) == 0:
+            return
+        _norm_rope_store_kernel[(len(qkv) * num_kv_heads,)](
+            qkv,
+            positions,
+            slot_mapping,
+            store.cos_sin,
+            store.q_norm if store.q_norm is not None else qkv,
+            store.k_norm if store.k_norm is not None else qkv,
+            store.k_cache,
+            store.v_cache,
+            store.eps,
+            NORMALISE=store.q_norm is not None,
+            NUM_KV_HEADS=num_kv_heads,
+            GROUP=group,
+            GROUP_BLOCK=triton.next_power_of_2(group),
+            HALF=head_dim // 2,
+            HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
+            num_warps=1,
+        )
+
+
+def _launch_norm(
+    x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, out: torch.Tensor, eps: float
+) -> None:
+    num_tokens, width = x.shape
+    if num_tokens == 0:
+        return
+    block = triton.next_power_of_2(width)
+    _rms_norm_kernel[(num_tokens,)](
+        x,
+        x if residual is None else residual,
+        weight,
+        out,
+        eps,
+        ADD=residual is not None,
+        WIDTH=width,
+        BLOCK=block,
+        num_warps=min(max(block // 512, 1), 16),
+    )
