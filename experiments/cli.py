@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
+from typing import Any
 
-import click
 import typer
 
 from experiments.errors import ConfigError, RunError
@@ -19,7 +19,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "validate-config": "experiments.cli_validate:validate_config",
         "list": "experiments.cli_list:show",
         "plot": "experiments.cli_plot:plot",
-        "reproduce": "experiments.cli_reproduce:reproduce",
         "generate": "experiments.cli_generate:generate",
     }
 )
@@ -33,24 +32,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
-        outcome = _application(arguments[0] if arguments else "")(args=arguments, standalone_mode=False)
+        outcome = _application(arguments[0])(args=arguments, standalone_mode=False)
     except ConfigError as error:
         typer.echo(f"twinserve: error: {error}", err=True)
         return EXIT_FAILED if isinstance(error, RunError) else EXIT_USAGE
-    except click.ClickException as error:
+    except _usage_error() as error:
         typer.echo(f"twinserve: error: {error.format_message()}", err=True)
         return EXIT_USAGE
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
+        outcome = EXIT_INTERRUPTED
+    if outcome == EXIT_INTERRUPTED:
         typer.echo("twinserve: interrupted; what had finished stays", err=True)
-        return EXIT_INTERRUPTED
     return outcome if isinstance(outcome, int) else 0
+
+
+def _usage_error() -> type[Any]:
+    """The base of the errors that Typer raises for a wrong command line; it brings its own copy of click's."""
+    return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 def _application(wanted: str) -> typer.Typer:
     """The Typer application with the wanted subcommand only, or with all when it is not one of them."""
-    app = typer.Typer(name="twinserve", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(name="twinserve", add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_describe)
     for name, target in COMMANDS.items():
         if wanted == name or wanted not in COMMANDS:

@@ -25,15 +25,14 @@ def show(topic: Annotated[Topic, typer.Argument(help="What to list.")]) -> None:
 
 
 def _lines(topic: Topic) -> Iterator[str]:
-    from experiments.paths import packaged_names
+    from experiments.paths import packaged_experiments, packaged_names
 
     if topic is Topic.POLICIES:
         yield from _policies()
     elif topic is Topic.WORKLOADS:
         yield from _workloads()
     elif topic is Topic.CONFIGS:
-        parts = ("models/", "hardware/", "calibrations/")
-        yield from (name for name in packaged_names() if not name.startswith(parts))
+        yield from packaged_experiments()
     else:
         yield from packaged_names(topic)
 

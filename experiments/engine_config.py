@@ -20,7 +20,7 @@ def _policy(seam: str) -> AfterValidator:
         module, colon, attribute = name.partition(":")
         if name in known or (colon and module and attribute.isidentifier()):
             return name
-        raise ValueError(f"got {name!r}; {suggest(name, known)}, or an import path such as my_package.policies:Mine")
+        raise ValueError(f"got {name!r}; {suggest(name, known)} (or an import path, my_package.policies:Mine)")
 
     return AfterValidator(check)
 

@@ -33,7 +33,7 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[
 
 def suggest(wrong: str, known: Sequence[str]) -> str:
     """``did you mean ...?`` where something is close, else the list of what is known."""
-    close = get_close_matches(wrong, known, n=1, cutoff=0.6)
+    close = get_close_matches(wrong, known, n=1, cutoff=0.6) or [name for name in known if wrong in name]
     return f"did you mean {close[0]}?" if close else f"known here: {', '.join(sorted(known)) or 'nothing'}"
 
 

@@ -48,7 +48,10 @@ def load_experiment(name: str, overrides: Sequence[Override] = ()) -> Experiment
         ConfigError: one line that names the file (or the override), the key and what would be right.
     """
     path = find_config(name)
-    return experiment_of(read_yaml(path), overrides, source=str(path), base_dir=path.parent)
+    data = read_yaml(path)
+    if "base" in data:
+        raise ConfigError("is a sweep; run it with `twinserve sweep`", file=path)
+    return experiment_of(data, overrides, source=str(path), base_dir=path.parent)
 
 
 def experiment_of(
@@ -71,9 +74,12 @@ def validate(
 
 
 def _source_of(key: str, source: str, overrides: Sequence[Override]) -> str:
-    """What gave ``key`` its value: the last override that set it, or the file."""
+    """What gave ``key`` its value: the last override that set it, or the file and the overrides inside it."""
     setters = [override.source for override in overrides if override.covers(key)]
-    return setters[-1] if setters else source
+    if setters:
+        return setters[-1]
+    inside = dict.fromkeys(override.source for override in overrides if override.is_inside(key))
+    return " with ".join([source, *inside])
 
 
 def _validate(model: type[SomeModel], data: Mapping[str, Any]) -> SomeModel:

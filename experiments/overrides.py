@@ -23,6 +23,10 @@ class Override:
         """Whether ``key`` is what this override set, or lies inside it."""
         return f"{key}.".startswith(f"{self.key}.")
 
+    def is_inside(self, key: str) -> bool:
+        """Whether this override set something inside the section ``key`` ("" is the whole file)."""
+        return not key or self.key.startswith(f"{key}.")
+
 
 def parse_override(text: str) -> Override:
     """``a.b=value``, the value as in YAML (``null``, ``true``, ``[1, 2]``, ``{kind: fixed, value: 8}``, ``inf``).

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import configs
 from experiments.errors import ConfigError
 from experiments.explain import suggest
+
+PARTS = ("models/", "hardware/", "calibrations/")
+"""Folders of files that experiments name, which are none themselves."""
 
 
 def packaged_configs() -> Path:
     """The folder of the configurations that come with the package."""
-    return Path(next(iter(configs.__path__)))
+    return Path(__file__).parent.parent / "configs"
 
 
 def find_config(name: str) -> Path:
@@ -28,9 +30,13 @@ def find_config(name: str) -> Path:
         if not given.is_absolute() and candidate.is_file():
             return candidate
     what = "is a folder" if given.is_dir() else "does not exist"
-    raise ConfigError(
-        f"{what}; give a YAML file or a packaged one ({suggest(_stem(name), packaged_names())})", file=name
-    )
+    known = suggest(_stem(name), packaged_experiments())
+    raise ConfigError(f"{what}; give a YAML file or a packaged one ({known})", file=name)
+
+
+def packaged_experiments() -> list[str]:
+    """Names of the packaged experiments and sweeps."""
+    return [name for name in packaged_names() if not name.startswith(PARTS)]
 
 
 def packaged_names(folder: str = "") -> list[str]:

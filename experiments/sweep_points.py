@@ -43,7 +43,10 @@ def load_sweep(name: str, overrides: Sequence[Override] = (), own: Sequence[Over
         ConfigError: the file, its base or one of its points is wrong.
     """
     path = find_config(name)
-    config = validate(SweepConfig, apply_overrides(read_yaml(path), own), source=str(path), overrides=own)
+    data = read_yaml(path)
+    if "base" not in data:
+        raise ConfigError("is missing; a sweep varies an experiment (`twinserve run` runs one)", file=path, key="base")
+    config = validate(SweepConfig, apply_overrides(data, own), source=str(path), overrides=own)
     base, source, base_dir = _read_base(config, path)
     experiments = [
         experiment_of(base, [*overrides, *_as_overrides(settings, path)], source=source, base_dir=base_dir)

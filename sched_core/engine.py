@@ -100,7 +100,8 @@ class EngineCore:
             return Idle(wake_at=order.wake_at(now))
         draft = self._compose(now)
         if draft.is_empty and draft.preempted:
-            # Every running request lost its place: with their blocks free, the queue can be tried in the same step.
+            # The only row that could run gave up its place: with its blocks free, try again in the same step.
+            self._remove_preempted(draft.preempted_rows, draft.scheduled_rows())
             draft = self._compose(now)
         return self._idle(now) if draft.is_empty else self._launch(draft)
 

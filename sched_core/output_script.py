@@ -23,6 +23,8 @@ class OutputScript:
 
     def ended(self, plan: StepPlan) -> tuple[int, ...]:
         """Positions among the plan's sampling rows that draw their last token in this step; ask once per step."""
+        if not len(self._length):
+            return ()
         sampling = plan.request_ids[plan.samples]
         scripted = np.flatnonzero(sampling < len(self._length))
         ids = sampling[scripted]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
 import simpy
 
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes
@@ -18,6 +17,7 @@ from sched_core.engine import EngineCore
 from sched_core.events import Event, Finished
 from sched_core.features import step_features
 from sched_core.invariants import Checker
+from sched_core.output_script import OutputScript
 from sched_core.plan import Idle, Ints, StepPlan, StepResult
 from sched_core.record import Recorder, RunRecord
 from sched_core.traffic import Traffic
@@ -53,30 +53,13 @@ def simulate(
         cost_model=cost_model,
         recorder=recorder,
         capture_sizes=capture_sizes,
-        script=_Script(output_lens) if output_lens else None,
+        script=OutputScript(output_lens or {}),
         token_source=token_source,
         checker=Checker(engine) if check else None,
         on_progress=on_progress,
     )
     environment.run(until=environment.process(simulation.process()))
     return recorder.finish(int(environment.now), engine.stats())
-
-
-class _Script:
-    """Ends requests at their true output length."""
-
-    def __init__(self, output_lens: Mapping[int, int]) -> None:
-        self._num_outputs = np.zeros(max(output_lens) + 1, dtype=np.int64)
-        self._length = np.full(max(output_lens) + 1, np.iinfo(np.int64).max, dtype=np.int64)
-        for request_id, length in output_lens.items():
-            self._length[request_id] = length
-
-    def ended(self, plan: StepPlan) -> tuple[int, ...]:
-        """Positions among the sampling rows that draw their last token in this step."""
-        sampling = plan.request_ids[plan.samples]
-        sampling = sampling[sampling < len(self._length)]
-        self._num_outputs[sampling] += 1
-        return tuple((self._num_outputs[sampling] >= self._length[sampling]).nonzero()[0].tolist())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +70,7 @@ class _Simulation:
     cost_model: CostModel
     recorder: Recorder
     capture_sizes: CaptureSizes
-    script: _Script | None
+    script: OutputScript
     token_source: TokenSource | None
     checker: Checker | None
     on_progress: Progress | None
@@ -134,7 +117,7 @@ class _Simulation:
 
     def _result(self, plan: StepPlan) -> StepResult:
         token_ids = self.token_source(plan) if self.token_source is not None else None
-        return StepResult(token_ids=token_ids, ended=self.script.ended(plan) if self.script is not None else ())
+        return StepResult(token_ids=token_ids, ended=self.script.ended(plan))
 
     def _tell(self, events: tuple[Event, ...]) -> None:
         now = self.environment.now

@@ -103,7 +103,7 @@ def _looks(channel: str, count: int) -> list[dict[str, Any]]:
     first are hollow, so that single points can be told apart.
     """
     if channel == "color":
-        widths = [1.2 + 0.7 * max(min(count, 4) - 1 - rank, 0) for rank in range(count)]
+        widths = [1.2 + 0.5 * max(min(count, 4) - 1 - rank, 0) for rank in range(count)]
         return [{"color": colour, "linewidth": width} for colour, width in zip(colours(count), widths, strict=True)]
     if channel == "marker":
         return [{"marker": marker} for marker in islice(cycle(MARKERS), count)]

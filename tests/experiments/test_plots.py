@@ -265,3 +265,12 @@ def test_importing_metrics_and_plots_loads_no_heavy_library():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
+
+
+def test_the_axis_of_a_sweep_can_be_chosen(drawn, tmp_path):
+    table = sweep_table(thresholds=(0, 64, 128, 256, 512, 1024))
+    keys = [*SWEPT, "engine.long_prefill_token_threshold"]
+    plot_sweep(table, keys, tmp_path)
+    plot_sweep(table, keys, tmp_path, across="engine.max_num_batched_tokens")
+    labels = [figure.axes[-1].get_xlabel() for figure in drawn]
+    assert labels == ["long-prefill threshold (tokens)", "token budget (tokens per step)"]

@@ -53,7 +53,9 @@ def test_realised_rate_is_the_wanted_one_over_ten_thousand_requests(process: dic
 
 
 def test_constant_schedule_has_no_accumulated_rounding() -> None:
-    times = arrival_times_ns(_READ.validate_python({"process": "constant", "request_rate": 3.0}), 30_000, np.random.default_rng())
+    times = arrival_times_ns(
+        _READ.validate_python({"process": "constant", "request_rate": 3.0}), 30_000, np.random.default_rng()
+    )
     assert times[-1] == 10_000 * 10**9
     assert set(np.diff(times).tolist()) <= {333_333_333, 333_333_334}
 
@@ -77,7 +79,9 @@ def test_burstiness_is_one_over_cv_squared(shape: dict[str, float], cv: float) -
 
 
 def test_burstiness_and_its_cv_give_the_same_times() -> None:
-    by_b, by_cv = (times_s(100, process="gamma", request_rate=1.0, **shape) for shape in ({"burstiness": 0.25}, {"cv": 2.0}))
+    by_b, by_cv = (
+        times_s(100, process="gamma", request_rate=1.0, **shape) for shape in ({"burstiness": 0.25}, {"cv": 2.0})
+    )
     np.testing.assert_array_equal(by_b, by_cv)
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
-from tests.experiments.workload_builders import TINY
 
 from experiments.errors import ConfigError
 from experiments.workloads.lengths import LengthConfig, draw_lengths
+from tests.experiments.workload_builders import TINY
 
 _READ: TypeAdapter[Any] = TypeAdapter(LengthConfig)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.experiments.workload_builders import arrivals_ns, build, input_lens, output_lens, real_trace
 
 from sched_core.prompt import TokenIds
 from sched_core.token_ids import prompt_token_ids
+from tests.experiments.workload_builders import arrivals_ns, build, input_lens, output_lens, real_trace
 
 
 def note(rate: float = 2.0, **keys: object) -> object:
@@ -55,7 +55,9 @@ def test_exact_token_ids_are_the_benchmarks_own() -> None:
 
 
 def test_another_seed_or_repeat_is_another_draw() -> None:
-    draws = [tuple(input_lens(note(num_prompts=5, seed=seed, repeat=repeat))) for seed, repeat in [(0, 0), (1, 0), (0, 1)]]
+    draws = [
+        tuple(input_lens(note(num_prompts=5, seed=seed, repeat=repeat))) for seed, repeat in [(0, 0), (1, 0), (0, 1)]
+    ]
     assert len(set(draws)) == 3
 
 

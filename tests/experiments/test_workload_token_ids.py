@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,10 +19,12 @@ from sched_core.token_ids import prompt_token_ids, token_ids_of
     cuts=st.lists(st.integers(0, 100), max_size=4).map(sorted),
     vocab_size=st.integers(1, 1 << 32),
 )
-def test_equal_segments_give_equal_ids_however_they_are_cut(stream: int, offset: int, cuts: list[int], vocab_size: int) -> None:
+def test_equal_segments_give_equal_ids_however_they_are_cut(
+    stream: int, offset: int, cuts: list[int], vocab_size: int
+) -> None:
     whole = Segment(stream, offset, 100)
     edges = [0, *cuts, 100]
-    parts = [token_ids_of(whole.part(a, b), vocab_size) for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [token_ids_of(whole.part(a, b), vocab_size) for a, b in pairwise(edges)]
     ids = token_ids_of(whole, vocab_size)
     np.testing.assert_array_equal(np.concatenate(parts), ids)
     assert ids.shape == (100,)
@@ -29,7 +33,7 @@ def test_equal_segments_give_equal_ids_however_they_are_cut(stream: int, offset:
 
 
 def test_ids_do_not_change_between_machines_and_versions() -> None:
-    assert token_ids_of(Segment(5, 3, 4), 151_643).tolist() == PINNED
+    assert token_ids_of(Segment(5, 3, 4), 151_643).tolist() == [62_322, 111_012, 141_207, 70_544]
 
 
 def test_streams_and_positions_differ() -> None:

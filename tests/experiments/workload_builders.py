@@ -16,14 +16,19 @@ POISSON = {"process": "poisson", "request_rate": 5.0}
 _READ: TypeAdapter[Any] = TypeAdapter(WorkloadConfig)
 
 
-def build(*, seed: int = 0, repeat: int = 0, max_model_len: int = 1 << 20, base_dir: Path = TINY, **keys: Any) -> Workload:
+def build(
+    *, seed: int = 0, repeat: int = 0, max_model_len: int = 1 << 20, base_dir: Path = TINY, **keys: Any
+) -> Workload:
     config = _READ.validate_python(keys)
     return build_workload(config, seed=seed, repeat=repeat, max_model_len=max_model_len, base_dir=base_dir)
 
 
 def synthetic(**keys: Any) -> Workload:
     uniform = {"dist": "uniform", "min": 10, "max": 200}
-    return build(**{"kind": "synthetic", "num_prompts": 50, "input_len": uniform, "output_len": uniform, "arrival": POISSON} | keys)
+    return build(
+        **{"kind": "synthetic", "num_prompts": 50, "input_len": uniform, "output_len": uniform, "arrival": POISSON}
+        | keys
+    )
 
 
 def trace(format: str, path: str, **keys: Any) -> Workload:

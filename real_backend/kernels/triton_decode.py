@@ -1,0 +1,143 @@
+"""Paged attention for rows with one new token: memory bound, so long rows are split among programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+from real_backend.kernels.triton_paged import attend_block
+
+
+@triton.jit
+def decode_kernel(
+    q_ptr: Any,
+    k_ptr: Any,
+    v_ptr: Any,
+    out_ptr: Any,
+    partial_ptr: Any,
+    partial_lse_ptr: Any,
+    cu_seqlens_q_ptr: Any,
+    seqused_k_ptr: Any,
+    block_table_ptr: Any,
+    q_stride: Any,
+    table_stride: Any,
+    scale_log2: Any,
+    NUM_KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    GROUP_BLOCK: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    PAGE_SIZE: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    NUM_SPLITS: tl.constexpr,
+) -> None:
+    """Program (kv head, row, split): the GROUP query heads of a kv head over one part of the row's keys.
+
+    Rows that do not have exactly one new token are left to the prefill kernel. With several splits the result is the
+    part's own average and the log2 of its total weight, for ``combine_kernel``.
+    """
+    kv_head, row, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    token = tl.load(cu_seqlens_q_ptr + row).to(tl.int64)
+    num_new = tl.load(cu_seqlens_q_ptr + row + 1) - token
+    num_keys = tl.load(seqused_k_ptr + row)
+    begin = split * keys_per_split(num_keys, NUM_SPLITS, BLOCK_N)
+    if (num_new != 1) | (begin >= num_keys):
+        return
+    end = tl.minimum(begin + keys_per_split(num_keys, NUM_SPLITS, BLOCK_N), num_keys)
+    lines, dims = tl.arange(0, GROUP_BLOCK), tl.arange(0, HEAD_DIM)
+    heads, valid = kv_head * GROUP + lines, lines < GROUP
+    q = tl.load(
+        q_ptr + token * q_stride + (heads * HEAD_DIM)[:, None] + dims[None, :], mask=valid[:, None], other=0.0
+    )
+    acc, largest, total = _attend_part(
+        q,
+        k_ptr + kv_head * HEAD_DIM,
+        v_ptr + kv_head * HEAD_DIM,
+        block_table_ptr + row.to(tl.int64) * table_stride,
+        begin,
+        end,
+        scale_log2,
+        NUM_KV_HEADS * HEAD_DIM,
+        PAGE_SIZE,
+        GROUP_BLOCK,
+        BLOCK_N,
+        HEAD_DIM,
+    )
+    acc /= total[:, None]
+    if NUM_SPLITS == 1:
+        line_offsets = token * (NUM_KV_HEADS * GROUP) + heads
+        tl.store(out_ptr + line_offsets[:, None] * HEAD_DIM + dims[None, :], acc, mask=valid[:, None])
+    else:
+        line_offsets = (row * (NUM_KV_HEADS * GROUP) + heads) * NUM_SPLITS + split
+        tl.store(partial_ptr + line_offsets[:, None] * HEAD_DIM + dims[None, :], acc, mask=valid[:, None])
+        tl.store(partial_lse_ptr + line_offsets, largest + tl.log2(total), mask=valid)
+
+
+@triton.jit
+def keys_per_split(num_keys: Any, NUM_SPLITS: tl.constexpr, BLOCK_N: tl.constexpr) -> Any:
+    """A whole number of blocks, as even as that allows; the last splits of a short row get none."""
+    return tl.cdiv(tl.cdiv(num_keys, NUM_SPLITS), BLOCK_N) * BLOCK_N
+
+
+@triton.jit
+def _attend_part(
+    q: Any,
+    k_ptr: Any,
+    v_ptr: Any,
+    table: Any,
+    begin: Any,
+    end: Any,
+    scale_log2: Any,
+    TOKEN_STRIDE: tl.constexpr,
+    PAGE_SIZE: tl.constexpr,
+    GROUP_BLOCK: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+) -> Any:
+    """Keys ``begin`` (a multiple of BLOCK_N) to ``end``; only the last block can be partly outside."""
+    acc = tl.zeros([GROUP_BLOCK, HEAD_DIM], dtype=tl.float32)
+    largest = tl.full([GROUP_BLOCK], float("-inf"), dtype=tl.float32)
+    total = tl.zeros([GROUP_BLOCK], dtype=tl.float32)
+    last_visible = tl.zeros([GROUP_BLOCK], dtype=tl.int32) + (end - 1)
+    whole_end = end // BLOCK_N * BLOCK_N
+    for start in range(begin, whole_end, BLOCK_N):
+        acc, largest, total = attend_block(
+            acc, largest, total, q, k_ptr, v_ptr, table, start, end, last_visible, scale_log2,
+            TOKEN_STRIDE, PAGE_SIZE, BLOCK_N, HEAD_DIM, False,
+        )  # fmt: skip
+    if whole_end < end:
+        acc, largest, total = attend_block(
+            acc, largest, total, q, k_ptr, v_ptr, table, whole_end, end, last_visible, scale_log2,
+            TOKEN_STRIDE, PAGE_SIZE, BLOCK_N, HEAD_DIM, True,
+        )  # fmt: skip
+    return acc, largest, total
+
+
+@triton.jit
+def combine_kernel(
+    partial_ptr: Any,
+    partial_lse_ptr: Any,
+    out_ptr: Any,
+    cu_seqlens_q_ptr: Any,
+    seqused_k_ptr: Any,
+    NUM_HEADS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    NUM_SPLITS: tl.constexpr,
+) -> None:
+    """Program (head, row): the parts' averages, each weighted by its total; NUM_SPLITS is a power of two."""
+    head, row = tl.program_id(0), tl.program_id(1)
+    token = tl.load(cu_seqlens_q_ptr + row).to(tl.int64)
+    num_new = tl.load(cu_seqlens_q_ptr + row + 1) - token
+    if num_new != 1:
+        return
+    num_keys = tl.load(seqused_k_ptr + row)
+    splits, dims = tl.arange(0, NUM_SPLITS), tl.arange(0, HEAD_DIM)
+    written = splits * keys_per_split(num_keys, NUM_SPLITS, BLOCK_N) < num_keys
+    lines = (row * NUM_HEADS + head) * NUM_SPLITS + splits
+    lse = tl.load(partial_lse_ptr + lines, mask=written, other=float("-inf"))
+    parts = tl.load(partial_ptr + lines[:, None] * HEAD_DIM + dims[None, :], mask=written[:, None], other=0.0)
+    weights = tl.exp2(lse - tl.max(lse, axis=0))
+    average = tl.sum(parts * weights[:, None], axis=0) / tl.sum(weights, axis=0)
+    tl.store(out_ptr + (token * NUM_HEADS + head) * HEAD_DIM + dims, average)
