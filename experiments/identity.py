@@ -43,9 +43,18 @@ def identify(experiment: Experiment, code: str) -> Identity:
         inputs = {role: digest(path, role) for role, path in sorted(input_files(experiment).items())}
     config = map_paths(relevant(experiment.config), experiment.base_dir, lambda _: None)
     payload = strict_json.plain({"config": config, "inputs": inputs, "code": code})
-    text = json.dumps(payload, sort_keys=True, allow_nan=False)
+    text = json.dumps(_canonical(payload), sort_keys=True, allow_nan=False)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
     return Identity(run_id=run_id, inputs=inputs, code=code)
+
+
+def _canonical(data: Any) -> Any:
+    """``data`` with whole numbers written one way: 50 and 50.0 are the same setting."""
+    if isinstance(data, Mapping):
+        return {key: _canonical(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_canonical(value) for value in data]
+    return int(data) if isinstance(data, float) and data.is_integer() else data
 
 
 def relevant(config: ExperimentConfig) -> dict[str, Any]:

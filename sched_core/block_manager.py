@@ -59,15 +59,14 @@ class BlockManager:
         """
         return self.pool.cache.longest_prefix(request.block_keys[: (request.num_tokens - 1) // self.block_size])
 
-    def start(self, request: Request, hits: list[int], num_new_blocks: int) -> None:
-        """Give a waiting request its prefix hits and then new blocks.
+    def pin(self, request: Request, hits: list[int]) -> None:
+        """Make prefix hits the start of a waiting request's table.
 
-        All hits are pinned before any block is taken: taking evicts, and must not evict a hit.
+        Before any new block is taken: taking evicts, and must not evict a hit.
         """
         self.pool.touch(hits)
         request.block_ids = [*hits]
         self._record(self._set_blocks, request, [])
-        self.grow([request], [num_new_blocks])
 
     def grow(self, requests: Sequence[Request], counts: Sequence[int]) -> list[int]:
         """Append ``counts[i]`` blocks to the table of ``requests[i]``; returns all of them, in order.

@@ -58,12 +58,12 @@ class BlockPool:
 
     def release(self, blocks: Sequence[int]) -> None:
         """Drop a reference to each block, in order; the last reference returns a block to the free list."""
-        references, key_of, link, end = self._references, self.cache.keys, self._link_after, self.num_blocks
+        references, key_of, end = self._references, self.cache.keys, self.num_blocks
         returned = []
         for block in blocks:
             references[block] -= 1
             if references[block] == 0:
-                link(self._prev[end] if key_of[block] is not None else end, block)
+                self._link_after(self._prev[end] if key_of[block] is not None else end, block)
                 returned.append(block)
         self._record(self._undo_release, blocks, returned)
 

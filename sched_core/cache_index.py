@@ -41,22 +41,23 @@ class CacheIndex:
 
     def forget(self, blocks: Iterable[int]) -> None:
         """Drop the content of those blocks that are cached; another block of the same key takes its place."""
-        key_of, gone = self.keys, []
-        for block in blocks:
-            key = key_of[block]
-            if key is not None:
-                key_of[block] = None
-                gone.append((block, key, self._drop(block, key) if self._others else self._drop_only(key)))
-        if gone:
-            self._record(self._undo_forget, gone)
+        key_of = self.keys
+        cached = [(block, key) for block in blocks if (key := key_of[block]) is not None]
+        if not cached:
+            return
+        for block, _ in cached:
+            key_of[block] = None
+        if self._others:
+            self._record(self._undo_forget, cached, [self._drop(block, key) for block, key in cached])
+            return
+        first = self._first
+        for _, key in cached:
+            del first[key]
+        self._record(self._undo_forget, cached, [0] * len(cached))
 
     def as_dict(self) -> dict[bytes, tuple[int, ...]]:
         """Every key with its blocks, oldest first."""
         return {key: (block, *self._others.get(key, ())) for key, block in self._first.items()}
-
-    def _drop_only(self, key: bytes) -> int:
-        del self._first[key]
-        return 0
 
     def _drop(self, block: int, key: bytes) -> int:
         """Remove one of a key's blocks; returns its position among them."""
@@ -81,8 +82,8 @@ class CacheIndex:
                 self.keys[block] = None
                 self._drop(block, key)
 
-    def _undo_forget(self, gone: list[tuple[int, bytes, int]]) -> None:
-        for block, key, position in reversed(gone):
+    def _undo_forget(self, cached: list[tuple[int, bytes]], positions: list[int]) -> None:
+        for (block, key), position in zip(reversed(cached), reversed(positions), strict=True):
             self.keys[block] = key
             holders = [self._first[key], *self._others.pop(key, ())] if key in self._first else []
             holders.insert(position, block)

@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from sched_core.config import SchedulerConfig
 from sched_core.limits import chunk_cap, stop_length
 from sched_core.plan import Ints, StartedRequest
-from sched_core.policies.interfaces import AdmissionState, Candidate, Rows
+from sched_core.policies.interfaces import Candidate, Rows
 from sched_core.request import Request
-from sched_core.schedule import NewBlocks, Schedule, Share
+from sched_core.schedule import Schedule, Share
 from sched_core.state import SchedulerState
 
 
 class Draft:
-    """Implements ``StepDraft``. ``budget`` is what is left of the step's tokens."""
+    """Implements ``StepDraft`` and ``AdmissionState``. ``budget`` is what is left of the step's tokens."""
 
     def __init__(self, state: SchedulerState, *, now: int, budget: int, defer_prefill: bool) -> None:
         self._state = state
         self._table = state.running
-        self._now = now
+        self.now = now
         self._defer_prefill = defer_prefill
         self._chunk_cap = chunk_cap(state, budget)
+        self._whole_budget = budget
         self.budget = budget
         self.schedule = Schedule()
-        self.new_blocks = NewBlocks()
         self.started: list[StartedRequest] = []
         self.preempted: list[int] = []
         self.preempted_rows: list[int] = []
@@ -37,8 +38,21 @@ class Draft:
         return not self.schedule
 
     @property
+    def num_tokens(self) -> int:
+        """Tokens scheduled so far."""
+        return self._whole_budget - self.budget
+
+    @property
     def num_running(self) -> int:
         return self._table.size - len(self.preempted_rows)
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self._state.pool.num_free
+
+    @property
+    def config(self) -> SchedulerConfig:
+        return self._state.config
 
     @property
     def batch_is_fresh(self) -> bool:
@@ -50,7 +64,7 @@ class Draft:
         pending = self._select(rows, remaining)
         while len(pending) and self.budget > 0:
             tokens = self._hand_out(remaining[pending])
-            num_placed = self._place(Share(pending, self._table.num_computed[pending], tokens))
+            num_placed = self._place(self._share(pending, tokens))
             pending = self._alive(pending[num_placed:])
 
     def admit(self, *, split_first_only: bool = False) -> None:
@@ -77,7 +91,7 @@ class Draft:
         order = self._state.policies.order
         if not order.ranks_running:
             return rows
-        requests, now = self._table.requests, self._now
+        requests, now = self._table.requests, self.now
         ranked = sorted(rows.tolist(), key=lambda row: (order.rank(requests[row], now), row))
         return np.array(ranked, dtype=np.int64)
 
@@ -90,9 +104,14 @@ class Draft:
             wanted = np.minimum(wanted, self._chunk_cap)
         if int(np.add.reduce(wanted)) <= self.budget:
             return wanted
-        before = np.cumsum(wanted) - wanted
-        shared: Ints = np.clip(self.budget - before, 0, wanted)
+        before = wanted.cumsum() - wanted
+        shared: Ints = np.minimum(np.maximum(self.budget - before, 0), wanted)
         return shared
+
+    def _share(self, rows: Ints, tokens: Ints) -> Share:
+        computed = self._table.num_computed[rows]
+        missing = computed + tokens - self._table.capacity[rows]
+        return Share(rows, computed, tokens, np.maximum(-(-missing // self._state.config.block_size), 0))
 
     def _place(self, share: Share) -> int:
         """Schedule a share, taking blocks as needed.
@@ -100,49 +119,35 @@ class Draft:
         Returns how many rows were dealt with: all of them, or up to and including the one for which something was
         preempted (what is left then has to be handed out again).
         """
-        over = share.computed + share.tokens - self._table.capacity[share.rows]
-        short = (over > 0).nonzero()[0]
-        if len(short):
-            needed = -(-over[short] // self._state.config.block_size)
-            if int(np.add.reduce(needed)) > self._state.pool.num_free:
-                return self._place_under_pressure(share, short, needed)
-            self._grow(share.rows[short], needed)
-        self._commit(share)
-        return len(share.rows)
+        if int(np.add.reduce(share.num_blocks)) <= self._state.pool.num_free:
+            self._commit(share)
+            return len(share.rows)
+        available = self._state.pool.num_free
+        index = int((share.num_blocks.cumsum() > available).argmax())  # the first row that finds too few blocks
+        self._commit(share.part(0, index))
+        if self._make_room(int(share.rows[index]), int(share.num_blocks[index])):
+            self._commit(share.part(index, index + 1))
+        return index + 1
 
-    def _place_under_pressure(self, share: Share, short: Ints, needed: Ints) -> int:
-        """One row after the other, preempting for the first that finds too few free blocks."""
-        for index, count in zip(short.tolist(), needed.tolist(), strict=True):
-            row = share.rows[index : index + 1]
-            if count <= self._state.pool.num_free:
-                self._grow(row, np.array([count]))
-                continue
-            self._commit(share, 0, index)
-            if self._make_room(int(row[0]), count):
-                self._grow(row, np.array([count]))
-                self._commit(share, index, index + 1)
-            return int(index) + 1
-        raise AssertionError("more blocks needed than free, yet every row found its blocks")
-
-    def _commit(self, share: Share, start: int = 0, end: int | None = None) -> None:
-        """Schedule rows ``[start, end)`` of a share and make the blocks that they fill findable."""
-        if end is not None:
-            share = Share(share.rows[start:end], share.computed[start:end], share.tokens[start:end])
+    def _commit(self, share: Share) -> None:
+        """Schedule a share whose blocks are free: take them, and make the blocks that it fills findable."""
         total = int(np.add.reduce(share.tokens))
         if total == 0:
             return
         if total == self.budget:  # the budget may have ended before the last row
-            served = share.tokens > 0
-            share = Share(share.rows[served], share.computed[served], share.tokens[served])
+            share = share.where(share.tokens.nonzero()[0])
         self.budget -= total
-        self.schedule.add(share)
+        self.schedule.add(share, self._take_blocks(share))
         self._register(share)
 
-    def _grow(self, rows: Ints, counts: Ints) -> None:
-        requests = [self._table.requests[row] for row in rows.tolist()]
-        taken = self._state.blocks.grow(requests, counts.tolist())
-        self.new_blocks.add(rows, counts, taken)
+    def _take_blocks(self, share: Share) -> list[int]:
+        growing = share.num_blocks.nonzero()[0]
+        if len(growing) == 0:
+            return []
+        rows, counts = share.rows[growing], share.num_blocks[growing]
         self._table.grow(rows, counts * self._state.config.block_size)
+        requests = [self._table.requests[row] for row in rows.tolist()]
+        return self._state.blocks.grow(requests, counts.tolist())
 
     def _register(self, share: Share) -> None:
         if not self._state.config.enable_prefix_caching:
@@ -164,9 +169,9 @@ class Draft:
 
     def _choose_victim(self) -> int:
         rows: list[int] = self._alive(self._table.all_rows[: self._table.size]).tolist()
-        return rows[self._state.policies.victim.choose([self._candidate(row) for row in rows])]
+        return rows[self._state.policies.victim.choose(self.candidates())]
 
-    def _candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[Candidate]:
         rows = self._alive(self._table.all_rows[: self._table.size])
         return [self._candidate(row) for row in rows.tolist()]
 
@@ -185,7 +190,6 @@ class Draft:
         if tokens:
             self.budget += tokens
             self._state.blocks.unregister_from(request, int(self._table.num_computed[row]))
-        self.new_blocks.drop(row)
         self._state.blocks.free(request)
         self._state.queue.push_front(request)
         self.preempted_rows.append(row)
@@ -216,8 +220,19 @@ class Draft:
         if not self._fits(request, hits, num_new):
             return False
         self._state.queue.remove(request)
-        blocks.start(request, hits, num_new)
-        self._append(request, computed, chunk, num_new)
+        blocks.pin(request, hits)
+        self._append(request, computed)
+        rows = self._table.all_rows[self._table.size - 1 : self._table.size]
+        self._commit(Share(rows, np.array([computed]), np.array([chunk]), np.array([num_new])))
+        self.started.append(
+            StartedRequest(
+                spec=request.spec,
+                resumed=request.resumes,
+                num_cached_tokens=computed,
+                output_token_ids=tuple(request.output_ids),
+                block_ids=tuple(request.block_ids),
+            )
+        )
         return True
 
     def _first_chunk(self, request: Request, wanted: int, split_first_only: bool) -> int:
@@ -240,37 +255,14 @@ class Draft:
         needed += pool.num_free_among(hits)
         if needed > pool.num_free - reserved:
             return False
-        return self._state.policies.admission.may_admit(
-            request,
-            AdmissionState(
-                now=self._now,
-                num_needed_blocks=needed,
-                num_free_blocks=pool.num_free,
-                num_blocks=config.num_blocks,
-                block_size=config.block_size,
-                running=self._candidates,
-            ),
-        )
+        return self._state.policies.admission.may_admit(request, needed, self)
 
-    def _append(self, request: Request, computed: int, chunk: int, num_new_blocks: int) -> None:
-        row, size = self._table.size, self._state.config.block_size
+    def _append(self, request: Request, computed: int) -> None:
+        size = self._state.config.block_size
         self._table.append(
             request,
             num_computed=computed,
-            capacity=len(request.block_ids) * size,
+            capacity=computed,
             stop_at=stop_length(self._state, request),
             key_at=(request.num_tokens // size + 1) * size,
         )
-        self.started.append(
-            StartedRequest(
-                spec=request.spec,
-                resumed=request.resumes,
-                num_cached_tokens=computed,
-                output_token_ids=tuple(request.output_ids),
-                block_ids=tuple(request.block_ids),
-            )
-        )
-        rows = self._table.all_rows[row : row + 1]
-        new = request.block_ids[len(request.block_ids) - num_new_blocks :]
-        self.new_blocks.add(rows, np.array([num_new_blocks]), new)
-        self._commit(Share(rows, np.array([computed]), np.array([chunk])))

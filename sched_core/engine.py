@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from sched_core.spec import RequestSpec
 from sched_core.state import SchedulerState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _InFlight:
+class _InFlight(NamedTuple):
     plan: StepPlan
     rows: Ints
 
@@ -38,6 +37,7 @@ class EngineCore:
     def __init__(self, config: SchedulerConfig, policies: Policies | None = None) -> None:
         self.config = config
         self._state = SchedulerState.create(config, policies or build_policies())
+        self._batch_state = BatchState(config.max_num_batched_tokens, self._state.running, self._state.queue)
         self._in_flight: _InFlight | None = None
         self._aborting: list[int] = []
         self._unreported: tuple[int, ...] = ()  # preempted since the last plan
@@ -101,7 +101,7 @@ class EngineCore:
         draft = self._compose(now)
         if draft.is_empty and draft.preempted:
             # The only row that could run gave up its place: with its blocks free, try again in the same step.
-            self._remove_preempted(draft.preempted_rows, draft.scheduled_rows())
+            self._remove_preempted(draft.preempted_rows, draft.schedule.merged().rows)
             draft = self._compose(now)
         return self._idle(now) if draft.is_empty else self._launch(draft)
 
@@ -116,7 +116,7 @@ class EngineCore:
         sampled = flight.rows if plan.num_samples == plan.num_rows else flight.rows[plan.samples]
         events = deliver(self._state, sampled, result, self._take_aborting())
         self._tell(events, now)
-        return (*map(_preempted, plan.preempted), *events)
+        return (*map(_preempted, plan.preempted), *events) if plan.preempted else events
 
     def cancel_step(self, step_id: int, now: int) -> tuple[Event, ...]:
         """Forget the step in flight: counts, blocks, registrations and queue are exactly as before it."""
@@ -136,14 +136,7 @@ class EngineCore:
 
     def _compose(self, now: int) -> Draft:
         config, policies = self.config, self._state.policies
-        asked = policies.budget.tokens(
-            BatchState(
-                now=now,
-                max_num_batched_tokens=config.max_num_batched_tokens,
-                num_waiting=len(self._state.queue),
-                table=self._state.running,
-            )
-        )
+        asked = policies.budget.tokens(self._batch_state, now)
         budget = max(1, min(asked, config.max_num_batched_tokens))
         draft = Draft(self._state, now=now, budget=budget, defer_prefill=self._defers_prefill())
         policies.composition.compose(draft)
@@ -164,7 +157,6 @@ class EngineCore:
         table, scheduled = self._state.running, draft.schedule.merged()
         rows, num_computed, num_new = scheduled.rows, scheduled.computed, scheduled.tokens
         samples = num_computed + num_new == table.num_tokens[rows]
-        num_new_blocks, new_block_ids = draft.new_blocks.columns(rows)
         request_ids = table.request_ids[rows]
         if draft.preempted_rows:
             rows = self._remove_preempted(draft.preempted_rows, rows)
@@ -174,11 +166,11 @@ class EngineCore:
             num_computed=num_computed,
             num_new=num_new,
             samples=samples,
-            num_new_blocks=num_new_blocks,
-            new_block_ids=new_block_ids,
+            num_new_blocks=scheduled.num_blocks,
+            new_block_ids=draft.schedule.block_ids(),
             started=tuple(draft.started),
             preempted=self._unreported,
-            num_tokens=int(np.add.reduce(num_new)),
+            num_tokens=draft.num_tokens,
             num_samples=int(np.count_nonzero(samples)),
             num_waiting=len(self._state.queue),
             num_running=table.size,

@@ -20,7 +20,7 @@ def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: fro
     then the length limit, then the backend's word.
     """
     table, token_ids = state.running, result.token_ids
-    ended = {int(rows[position]) for position in result.ended}
+    ended = set(rows[list(result.ended)].tolist()) if result.ended else set()
     if aborting:
         kept = ~np.isin(table.request_ids[rows], list(aborting))
         rows = rows[kept]
@@ -33,8 +33,9 @@ def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: fro
     request_ids = table.request_ids[rows]
     reasons = _finish_reasons(state, rows, token_ids, ended)
     finished = _end_rows(state, reasons) if reasons else []
+    aborted = abort_requests(state, aborting) if aborting else []
     sampled = [TokensSampled(request_ids=request_ids, token_ids=token_ids)] if len(rows) else []
-    return (*sampled, *finished, *abort_requests(state, aborting))
+    return (*sampled, *finished, *aborted)
 
 
 def abort_requests(state: SchedulerState, request_ids: frozenset[int]) -> list[Finished]:

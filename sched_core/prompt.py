@@ -17,6 +17,11 @@ _SEGMENT = Struct("<cQQQ")
 _TOKEN_HEADER = Struct("<cQ")
 
 
+def encode_segment(stream: int, offset: int, length: int) -> bytes:
+    """Canonical bytes of one piece of a stream, made without an object."""
+    return _SEGMENT.pack(b"s", stream, offset, length)
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Tokens ``[offset, offset + length)`` of stream ``stream`` (all counts >= 0, ``length`` >= 1)."""
@@ -29,7 +34,7 @@ class Segment:
         return Segment(self.stream, self.offset + start, end - start)
 
     def encode(self) -> bytes:
-        return _SEGMENT.pack(b"s", self.stream, self.offset, self.length)
+        return encode_segment(self.stream, self.offset, self.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +92,12 @@ class Prompt:
         """Canonical bytes of tokens ``[start, end)``: equal exactly for equal content."""
         return b"".join(piece.encode() for piece in self.slice(start, end))
 
-    def encode_blocks(self, start: int, end: int, size: int) -> Iterator[bytes]:
+    def encode_blocks(self, start: int, end: int, size: int) -> list[bytes]:
         """``encode`` of each ``size`` tokens of ``[start, end)``; ``end - start`` is a multiple of ``size``."""
         if len(self.pieces) == 1 and isinstance(self.pieces[0], Segment):  # the common case, without objects
             stream, offset = self.pieces[0].stream, self.pieces[0].offset
-            pack = _SEGMENT.pack
-            for begin in range(offset + start, offset + end, size):
-                yield pack(b"s", stream, begin, size)
-            return
-        for begin in range(start, end, size):
-            yield self.encode(begin, begin + size)
+            return [encode_segment(stream, begin, size) for begin in range(offset + start, offset + end, size)]
+        return [self.encode(begin, begin + size) for begin in range(start, end, size)]
 
     def slice(self, start: int, end: int) -> Iterator[Piece]:
         """The pieces that cover tokens ``[start, end)``, cut to that range."""

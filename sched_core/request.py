@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 
-from sched_core.prompt import Prompt, Segment, TokenIds
+from sched_core.prompt import Piece, Prompt, Segment, TokenIds, encode_segment
 from sched_core.spec import RequestSpec
 
 # Made-up outputs of requests without an output stream of their own choice live above every workload's streams.
@@ -29,6 +28,7 @@ class Request:
         "num_output_tokens",
         "num_prompt_tokens",
         "output_ids",
+        "output_stream",
         "rank",
         "requeue",
         "spec",
@@ -40,6 +40,7 @@ class Request:
         self.num_prompt_tokens = spec.num_prompt_tokens
         self.num_output_tokens = 0
         self.output_ids: array[int] = array("q")
+        self.output_stream = _OUTPUT_STREAMS + spec.request_id if spec.output_stream is None else spec.output_stream
         self.block_ids: list[int] = []
         self.block_keys: list[bytes] = []
         self.num_bypassed = 0
@@ -64,26 +65,30 @@ class Request:
         """True when it has been in the batch before."""
         return self.requeue < 0
 
-    def encode_blocks(self, start: int, end: int, size: int) -> Iterable[bytes]:
+    def encode_blocks(self, start: int, end: int, size: int) -> list[bytes]:
         """Canonical bytes of each full block of ``size`` tokens among known tokens ``[start, end)``."""
         num_prompt = self.num_prompt_tokens
-        prompt_end = max(start, min(end, num_prompt) // size * size)
-        outputs = [
-            self._encode_output(begin - num_prompt, begin + size - num_prompt)
-            for begin in range(prompt_end, end - size + 1, size)
-        ]
-        return outputs if start == prompt_end else [*self.spec.prompt.encode_blocks(start, prompt_end, size), *outputs]
+        if start < num_prompt:
+            prompt_end = max(start, min(end, num_prompt) // size * size)
+            blocks = self.spec.prompt.encode_blocks(start, prompt_end, size)
+            if prompt_end < num_prompt and prompt_end + size <= end:
+                blocks.append(self._encode_across(prompt_end, prompt_end + size))
+                prompt_end += size
+            start = prompt_end
+        else:
+            blocks = []
+        return blocks + [self._encode_output(begin - num_prompt, size) for begin in range(start, end - size + 1, size)]
 
-    def _encode_output(self, start: int, end: int) -> bytes:
-        """Bytes of output tokens ``[start, end)``; a negative start reaches back into the prompt."""
-        if start >= 0:
-            return self._output(start, end).encode()
-        prompt = self.spec.prompt
-        across = Prompt((*prompt.slice(len(prompt) + start, len(prompt)), self._output(0, end)))
-        return across.encode(0, len(across))
-
-    def _output(self, start: int, end: int) -> TokenIds | Segment:
+    def _encode_output(self, start: int, size: int) -> bytes:
         if self.output_ids:
-            return TokenIds(self.output_ids[start:end])
-        stream = self.spec.output_stream
-        return Segment(_OUTPUT_STREAMS + self.request_id if stream is None else stream, start, end - start)
+            return TokenIds(self.output_ids[start : start + size]).encode()
+        return encode_segment(self.output_stream, start, size)
+
+    def _encode_across(self, start: int, end: int) -> bytes:
+        """Bytes of a block that begins in the prompt and ends in the output."""
+        num_outputs = end - self.num_prompt_tokens
+        output: Piece = Segment(self.output_stream, 0, num_outputs)
+        if self.output_ids:
+            output = TokenIds(self.output_ids[:num_outputs])
+        across = Prompt((*self.spec.prompt.slice(start, self.num_prompt_tokens), output))
+        return across.encode(0, end - start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,32 +11,41 @@ from sched_core.plan import Ints
 _NONE = np.empty(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Rows of the running table that were given tokens together: ``[computed, computed + tokens)`` each."""
+class Share(NamedTuple):
+    """Rows of the running table that are given tokens together.
+
+    Row ``rows[i]`` computes ``tokens[i]`` tokens from ``computed[i]`` on and gets ``num_blocks[i]`` new blocks.
+    """
 
     rows: Ints
     computed: Ints
     tokens: Ints
+    num_blocks: Ints
 
-    def without(self, position: int) -> Share:
-        rows, computed, tokens = (np.delete(column, position) for column in (self.rows, self.computed, self.tokens))
-        return Share(rows, computed, tokens)
+    def part(self, start: int, end: int) -> Share:
+        part = slice(start, end)
+        return Share(self.rows[part], self.computed[part], self.tokens[part], self.num_blocks[part])
+
+    def where(self, kept: Ints) -> Share:
+        return Share(self.rows[kept], self.computed[kept], self.tokens[kept], self.num_blocks[kept])
 
 
 class Schedule:
     """Shares in the order in which they were given out; a row is in at most one of them."""
 
-    __slots__ = ("_shares",)
+    __slots__ = ("_block_ids", "_shares")
 
     def __init__(self) -> None:
         self._shares: list[Share] = []
+        self._block_ids: list[int] = []
 
     def __bool__(self) -> bool:
         return bool(self._shares)
 
-    def add(self, share: Share) -> None:
+    def add(self, share: Share, block_ids: list[int]) -> None:
+        """``block_ids`` are the new blocks of the share's rows, in order."""
         self._shares.append(share)
+        self._block_ids += block_ids
 
     def without(self, rows: Ints) -> Ints:
         """Those of ``rows`` that have not been scheduled."""
@@ -46,58 +55,28 @@ class Schedule:
 
     def remove(self, row: int) -> int:
         """Take a row out again; returns the tokens it had (0 when it had none)."""
+        first_block = 0
         for index, share in enumerate(self._shares):
             for position in (share.rows == row).nonzero()[0].tolist():
-                self._shares[index] = share.without(position)
+                first_block += int(share.num_blocks[:position].sum())
+                del self._block_ids[first_block : first_block + int(share.num_blocks[position])]
+                self._shares[index] = share.where((share.rows != row).nonzero()[0])
                 return int(share.tokens[position])
+            first_block += int(share.num_blocks.sum())
         return 0
+
+    def block_ids(self) -> Ints:
+        """All new blocks, in scheduling order."""
+        return np.array(self._block_ids, dtype=np.int64)
 
     def merged(self) -> Share:
         """Everything scheduled, as one share."""
         if len(self._shares) == 1:
             return self._shares[0]
-        shares = [Share(_NONE, _NONE, _NONE), *self._shares]
+        shares = [Share(_NONE, _NONE, _NONE, _NONE), *self._shares]
         return Share(
             np.concatenate([share.rows for share in shares]),
             np.concatenate([share.computed for share in shares]),
             np.concatenate([share.tokens for share in shares]),
+            np.concatenate([share.num_blocks for share in shares]),
         )
-
-
-class NewBlocks:
-    """The blocks that the step hands out; rows are added in scheduling order."""
-
-    __slots__ = ("_counts", "_ids", "_rows")
-
-    def __init__(self) -> None:
-        self._rows: list[Ints] = []
-        self._counts: list[Ints] = []
-        self._ids: list[int] = []
-
-    def add(self, rows: Ints, counts: Ints, block_ids: list[int]) -> None:
-        self._rows.append(rows)
-        self._counts.append(counts)
-        self._ids += block_ids
-
-    def drop(self, row: int) -> None:
-        """Forget a row that was preempted after all."""
-        rows, counts = self._flat()
-        for position in (rows == row).nonzero()[0].tolist():
-            start = int(counts[:position].sum())
-            del self._ids[start : start + int(counts[position])]
-            self._rows, self._counts = [np.delete(rows, position)], [np.delete(counts, position)]
-
-    def columns(self, rows: Ints) -> tuple[Ints, Ints]:
-        """(blocks per row of ``rows``, all block ids in the same order)."""
-        counts = np.zeros(len(rows), dtype=np.int64)
-        if self._ids:
-            owners, owned = self._flat()
-            by_row = np.zeros(int(rows.max()) + 1, dtype=np.int64)
-            by_row[owners] = owned
-            counts = by_row[rows]
-        return counts, np.array(self._ids, dtype=np.int64)
-
-    def _flat(self) -> tuple[Ints, Ints]:
-        if len(self._rows) == 1:
-            return self._rows[0], self._counts[0]
-        return np.concatenate([_NONE, *self._rows]), np.concatenate([_NONE, *self._counts])

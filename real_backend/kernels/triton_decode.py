@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -12,18 +10,18 @@ from real_backend.kernels.triton_paged import attend_block
 
 @triton.jit
 def decode_kernel(
-    q_ptr: Any,
-    k_ptr: Any,
-    v_ptr: Any,
-    out_ptr: Any,
-    partial_ptr: Any,
-    partial_lse_ptr: Any,
-    cu_seqlens_q_ptr: Any,
-    seqused_k_ptr: Any,
-    block_table_ptr: Any,
-    q_stride: Any,
-    table_stride: Any,
-    scale_log2: Any,
+    q_ptr: tl.tensor,
+    k_ptr: tl.tensor,
+    v_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    partial_ptr: tl.tensor,
+    partial_lse_ptr: tl.tensor,
+    cu_seqlens_q_ptr: tl.tensor,
+    seqused_k_ptr: tl.tensor,
+    block_table_ptr: tl.tensor,
+    q_stride: tl.tensor,
+    table_stride: tl.tensor,
+    scale_log2: tl.tensor,
     NUM_KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     GROUP_BLOCK: tl.constexpr,
@@ -75,26 +73,26 @@ def decode_kernel(
 
 
 @triton.jit
-def keys_per_split(num_keys: Any, NUM_SPLITS: tl.constexpr, BLOCK_N: tl.constexpr) -> Any:
+def keys_per_split(num_keys: tl.tensor, NUM_SPLITS: tl.constexpr, BLOCK_N: tl.constexpr) -> tl.tensor:
     """A whole number of blocks, as even as that allows; the last splits of a short row get none."""
     return tl.cdiv(tl.cdiv(num_keys, NUM_SPLITS), BLOCK_N) * BLOCK_N
 
 
 @triton.jit
 def _attend_part(
-    q: Any,
-    k_ptr: Any,
-    v_ptr: Any,
-    table: Any,
-    begin: Any,
-    end: Any,
-    scale_log2: Any,
+    q: tl.tensor,
+    k_ptr: tl.tensor,
+    v_ptr: tl.tensor,
+    table: tl.tensor,
+    begin: tl.tensor,
+    end: tl.tensor,
+    scale_log2: tl.tensor,
     TOKEN_STRIDE: tl.constexpr,
     PAGE_SIZE: tl.constexpr,
     GROUP_BLOCK: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD_DIM: tl.constexpr,
-) -> Any:
+) -> tl.tensor:
     """Keys ``begin`` (a multiple of BLOCK_N) to ``end``; only the last block can be partly outside."""
     acc = tl.zeros([GROUP_BLOCK, HEAD_DIM], dtype=tl.float32)
     largest = tl.full([GROUP_BLOCK], float("-inf"), dtype=tl.float32)
@@ -116,11 +114,11 @@ def _attend_part(
 
 @triton.jit
 def combine_kernel(
-    partial_ptr: Any,
-    partial_lse_ptr: Any,
-    out_ptr: Any,
-    cu_seqlens_q_ptr: Any,
-    seqused_k_ptr: Any,
+    partial_ptr: tl.tensor,
+    partial_lse_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    cu_seqlens_q_ptr: tl.tensor,
+    seqused_k_ptr: tl.tensor,
     NUM_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_N: tl.constexpr,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -13,11 +11,11 @@ from real_backend.kernels.base import QkvStore
 
 @triton.jit
 def _rms_norm_kernel(
-    x_ptr: Any,
-    residual_ptr: Any,
-    weight_ptr: Any,
-    out_ptr: Any,
-    eps: Any,
+    x_ptr: tl.tensor,
+    residual_ptr: tl.tensor,
+    weight_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    eps: tl.tensor,
     ADD: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -36,7 +34,7 @@ def _rms_norm_kernel(
 
 
 @triton.jit
-def _silu_mul_kernel(gate_up_ptr: Any, out_ptr: Any, WIDTH: tl.constexpr, BLOCK: tl.constexpr) -> None:
+def _silu_mul_kernel(gate_up_ptr: tl.tensor, out_ptr: tl.tensor, WIDTH: tl.constexpr, BLOCK: tl.constexpr) -> None:
     """Program (row, part): BLOCK columns of one row."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -47,7 +45,7 @@ def _silu_mul_kernel(gate_up_ptr: Any, out_ptr: Any, WIDTH: tl.constexpr, BLOCK:
 
 
 @triton.jit
-def _load_halves(pointers: Any, mask: Any, HALF: tl.constexpr) -> Any:
+def _load_halves(pointers: tl.tensor, mask: tl.tensor, HALF: tl.constexpr) -> tl.tensor:
     first = tl.load(pointers, mask=mask, other=0.0).to(tl.float32)
     second = tl.load(pointers + HALF, mask=mask, other=0.0).to(tl.float32)
     return first, second
@@ -55,13 +53,13 @@ def _load_halves(pointers: Any, mask: Any, HALF: tl.constexpr) -> Any:
 
 @triton.jit
 def _norm_rope_heads(
-    source: Any,
-    target: Any,
-    mask: Any,
-    norm: Any,
-    rotation: Any,
-    inside: Any,
-    eps: Any,
+    source: tl.tensor,
+    target: tl.tensor,
+    mask: tl.tensor,
+    norm: tl.tensor,
+    rotation: tl.tensor,
+    inside: tl.tensor,
+    eps: tl.tensor,
     NORMALISE: tl.constexpr,
     HALF: tl.constexpr,
 ) -> None:
@@ -79,15 +77,15 @@ def _norm_rope_heads(
 
 @triton.jit
 def _norm_rope_store_kernel(
-    qkv_ptr: Any,
-    positions_ptr: Any,
-    slots_ptr: Any,
-    cos_sin_ptr: Any,
-    q_norm_ptr: Any,
-    k_norm_ptr: Any,
-    k_cache_ptr: Any,
-    v_cache_ptr: Any,
-    eps: Any,
+    qkv_ptr: tl.tensor,
+    positions_ptr: tl.tensor,
+    slots_ptr: tl.tensor,
+    cos_sin_ptr: tl.tensor,
+    q_norm_ptr: tl.tensor,
+    k_norm_ptr: tl.tensor,
+    k_cache_ptr: tl.tensor,
+    v_cache_ptr: tl.tensor,
+    eps: tl.tensor,
     NORMALISE: tl.constexpr,
     NUM_KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,

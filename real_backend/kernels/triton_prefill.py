@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -12,19 +10,19 @@ from real_backend.kernels.triton_paged import attend_block
 
 @triton.jit
 def prefill_kernel(
-    q_ptr: Any,
-    k_ptr: Any,
-    v_ptr: Any,
-    out_ptr: Any,
-    tile_row_ptr: Any,
-    tile_start_ptr: Any,
-    cu_seqlens_q_ptr: Any,
-    seqused_k_ptr: Any,
-    block_table_ptr: Any,
-    q_stride: Any,
-    table_stride: Any,
-    num_rows: Any,
-    scale_log2: Any,
+    q_ptr: tl.tensor,
+    k_ptr: tl.tensor,
+    v_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    tile_row_ptr: tl.tensor,
+    tile_start_ptr: tl.tensor,
+    cu_seqlens_q_ptr: tl.tensor,
+    seqused_k_ptr: tl.tensor,
+    block_table_ptr: tl.tensor,
+    q_stride: tl.tensor,
+    table_stride: tl.tensor,
+    num_rows: tl.tensor,
+    scale_log2: tl.tensor,
     NUM_KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
@@ -79,21 +77,21 @@ def prefill_kernel(
 
 @triton.jit
 def _attend_keys(
-    q: Any,
-    k_ptr: Any,
-    v_ptr: Any,
-    table: Any,
-    num_keys: Any,
-    first_visible: Any,
-    last_visible: Any,
-    scale_log2: Any,
+    q: tl.tensor,
+    k_ptr: tl.tensor,
+    v_ptr: tl.tensor,
+    table: tl.tensor,
+    num_keys: tl.tensor,
+    first_visible: tl.tensor,
+    last_visible: tl.tensor,
+    scale_log2: tl.tensor,
     TOKEN_STRIDE: tl.constexpr,
     PAGE_SIZE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     QUERIES: tl.constexpr,
-) -> Any:
+) -> tl.tensor:
     """Blocks that even the tile's first query sees whole need no mask; then the blocks on the diagonal."""
     acc = tl.zeros([BLOCK_M, HEAD_DIM], dtype=tl.float32)
     largest = tl.full([BLOCK_M], float("-inf"), dtype=tl.float32)

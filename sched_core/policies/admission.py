@@ -9,7 +9,7 @@ from sched_core.request import Request
 class AlwaysAdmit:
     """No condition beyond budget, sequence cap and blocks."""
 
-    def may_admit(self, request: Request, state: AdmissionState) -> bool:
+    def may_admit(self, request: Request, num_needed_blocks: int, state: AdmissionState) -> bool:
         return True
 
     def wake_at(self, now: int) -> int | None:

@@ -8,5 +8,5 @@ from sched_core.policies.interfaces import BatchState
 class FixedBudget:
     """Always ``max_num_batched_tokens``."""
 
-    def tokens(self, state: BatchState) -> int:
+    def tokens(self, state: BatchState, now: int) -> int:
         return state.max_num_batched_tokens

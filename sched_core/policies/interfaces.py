@@ -5,16 +5,18 @@ None of these may look at a request's true output length: only ``max_tokens`` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from sched_core.config import SchedulerConfig
 from sched_core.events import Finished
 from sched_core.features import StepFeatures
 from sched_core.plan import Ints
 from sched_core.request import Request
 from sched_core.running_table import RunningTable
+from sched_core.waiting_queue import WaitingQueue
 
 
 class Rows(Enum):
@@ -78,13 +80,16 @@ class QueueOrder(Protocol):
 class BatchState:
     """What a budget controller may know before a step is planned; computed only when asked."""
 
-    __slots__ = ("_table", "max_num_batched_tokens", "now", "num_waiting")
+    __slots__ = ("_queue", "_table", "max_num_batched_tokens")
 
-    def __init__(self, *, now: int, max_num_batched_tokens: int, num_waiting: int, table: RunningTable) -> None:
-        self.now = now
+    def __init__(self, max_num_batched_tokens: int, table: RunningTable, queue: WaitingQueue) -> None:
         self.max_num_batched_tokens = max_num_batched_tokens
-        self.num_waiting = num_waiting
         self._table = table
+        self._queue = queue
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._queue)
 
     @property
     def num_running(self) -> int:
@@ -111,7 +116,7 @@ class StepTimeEstimator(Protocol):
 class TokenBudget(Protocol):
     """How many tokens the next step may hold, at most ``max_num_batched_tokens``."""
 
-    def tokens(self, state: BatchState) -> int: ...
+    def tokens(self, state: BatchState, now: int) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +135,16 @@ class VictimChoice(Protocol):
         """Position of the victim among ``candidates`` (in order of admission, at least one)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionState:
-    """What an admission policy knows about the pool; ``num_needed_blocks`` is what admitting would take now."""
+class AdmissionState(Protocol):
+    """What an admission policy may know: the limits, the free blocks, and who is running."""
 
-    now: int
-    num_needed_blocks: int
-    num_free_blocks: int
-    num_blocks: int
-    block_size: int
-    running: Callable[[], Sequence[Candidate]]
+    @property
+    def now(self) -> int: ...
+    @property
+    def config(self) -> SchedulerConfig: ...
+    @property
+    def num_free_blocks(self) -> int: ...
+    def candidates(self) -> Sequence[Candidate]: ...
 
 
 class AdmissionControl(Protocol):
@@ -149,5 +154,7 @@ class AdmissionControl(Protocol):
     raises ``StuckError``.
     """
 
-    def may_admit(self, request: Request, state: AdmissionState) -> bool: ...
+    def may_admit(self, request: Request, num_needed_blocks: int, state: AdmissionState) -> bool:
+        """``num_needed_blocks`` of the free blocks are needed to admit ``request`` now."""
+
     def wake_at(self, now: int) -> int | None: ...
