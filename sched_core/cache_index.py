@@ -8,23 +8,30 @@ from sched_core.journal import Journal
 
 
 class CacheIndex:
-    """Content key -> blocks, and back. Several blocks may hold the same content; the oldest is found."""
+    """Content key -> blocks, and back. Several blocks may hold the same content; the oldest is found.
+
+    ``keys[block]`` is the truth. Entries of the index are not removed when a block is handed out again, only
+    recognised: an entry counts while its block still has that key. ``compact`` sweeps the others out.
+    """
 
     def __init__(self, num_blocks: int, journal: Journal) -> None:
         self._record = journal.record
         self.keys: list[bytes | None] = [None] * num_blocks
         self._first: dict[bytes, int] = {}
-        self._others: dict[bytes, list[int]] = {}  # further blocks of a key, oldest first; never empty lists
+        self._others: dict[bytes, list[int]] = {}  # further blocks of a key, oldest first
 
     def find(self, key: bytes) -> int | None:
-        return self._first.get(key)
+        """The oldest block that holds ``key``'s content."""
+        block = self._first.get(key)
+        if block is None or self.keys[block] == key:
+            return block
+        return next((other for other in self._others.get(key, ()) if self.keys[other] == key), None)
 
     def longest_prefix(self, keys: Iterable[bytes]) -> list[int]:
         """Blocks of the first keys, up to the first one that is not cached."""
         blocks: list[int] = []
-        find = self._first.get
         for key in keys:
-            block = find(key)
+            block = self.find(key)
             if block is None:
                 break
             blocks.append(block)
@@ -32,59 +39,61 @@ class CacheIndex:
 
     def register(self, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
         """Make each block findable under its key."""
-        first, key_of = self._first, self.keys
-        for block, key in zip(blocks, keys, strict=True):
-            if first.setdefault(key, block) != block:
-                self._others.setdefault(key, []).append(block)
-            key_of[block] = key
-        self._record(self._undo_register, blocks)
-
-    def forget(self, blocks: Iterable[int]) -> None:
-        """Drop the content of those blocks that are cached; another block of the same key takes its place."""
+        if self._first.keys().isdisjoint(keys) and len(set(keys)) == len(keys):
+            self._first.update(zip(keys, blocks, strict=True))
+        else:
+            self._add_each(blocks, keys)
         key_of = self.keys
-        cached = [(block, key) for block in blocks if (key := key_of[block]) is not None]
-        if not cached:
-            return
-        for block, _ in cached:
+        for block, key in zip(blocks, keys, strict=True):
+            key_of[block] = key
+        self._record(self.set_keys, blocks, [None] * len(blocks))
+
+    def forget(self, blocks: Sequence[int]) -> None:
+        """Drop the content of those blocks that are cached."""
+        key_of = self.keys
+        self._record(self.set_keys, blocks, [key_of[block] for block in blocks])
+        for block in blocks:
             key_of[block] = None
-        if self._others:
-            self._record(self._undo_forget, cached, [self._drop(block, key) for block, key in cached])
+
+    def compact(self) -> None:
+        """Sweep out entries that no longer count, once they outnumber the blocks. Not while a step is in flight."""
+        if len(self._first) <= 2 * len(self.keys):
             return
-        first = self._first
-        for _, key in cached:
-            del first[key]
-        self._record(self._undo_forget, cached, [0] * len(cached))
+        key_of = self.keys
+        several = {key: self._holders(key) for key in self._others}
+        self._first = {key: block for key, block in self._first.items() if key_of[block] == key}
+        self._first |= {key: blocks[0] for key, blocks in several.items() if blocks}
+        self._others = {key: blocks[1:] for key, blocks in several.items() if len(blocks) > 1}
 
     def as_dict(self) -> dict[bytes, tuple[int, ...]]:
-        """Every key with its blocks, oldest first."""
-        return {key: (block, *self._others.get(key, ())) for key, block in self._first.items()}
+        """Every cached key with its blocks, oldest first."""
+        holders = {key: tuple(self._holders(key)) for key in self._first}
+        return {key: blocks for key, blocks in holders.items() if blocks}
 
-    def _drop(self, block: int, key: bytes) -> int:
-        """Remove one of a key's blocks; returns its position among them."""
-        holders = [self._first[key], *self._others.pop(key, ())]
-        position = holders.index(block)
-        del holders[position]
-        self._store(key, holders)
-        return position
-
-    def _store(self, key: bytes, holders: list[int]) -> None:
-        if not holders:
-            del self._first[key]
-            return
-        self._first[key] = holders[0]
-        if len(holders) > 1:
-            self._others[key] = holders[1:]
-
-    def _undo_register(self, blocks: Sequence[int]) -> None:
-        for block in reversed(blocks):
-            key = self.keys[block]
-            if key is not None:
-                self.keys[block] = None
-                self._drop(block, key)
-
-    def _undo_forget(self, cached: list[tuple[int, bytes]], positions: list[int]) -> None:
-        for (block, key), position in zip(reversed(cached), reversed(positions), strict=True):
+    def set_keys(self, blocks: Sequence[int], keys: Sequence[bytes | None]) -> None:
+        """Write ``keys`` without recording it: how the journal takes changes back."""
+        for block, key in zip(blocks, keys, strict=True):
             self.keys[block] = key
-            holders = [self._first[key], *self._others.pop(key, ())] if key in self._first else []
-            holders.insert(position, block)
-            self._store(key, holders)
+
+    def _holders(self, key: bytes) -> list[int]:
+        if key not in self._first:
+            return []
+        return [block for block in (self._first[key], *self._others.get(key, ())) if self.keys[block] == key]
+
+    def _add_each(self, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
+        """Append holders of keys that may be in the index already, valid or not."""
+        for block, key in zip(blocks, keys, strict=True):
+            self._record(self._store, key, self._first.get(key), self._others.get(key, []))
+            holders = [*self._holders(key), block]
+            self._store(key, holders[0], holders[1:])
+            self.keys[block] = key
+
+    def _store(self, key: bytes, first: int | None, others: list[int]) -> None:
+        if first is None:
+            self._first.pop(key, None)
+        else:
+            self._first[key] = first
+        if others:
+            self._others[key] = others
+        else:
+            self._others.pop(key, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class GraphMode(StrEnum):
@@ -24,8 +25,7 @@ class CaptureSizes:
 NO_GRAPHS = CaptureSizes()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """How a step runs: the kind of graph and the token count after padding."""
 
     mode: GraphMode

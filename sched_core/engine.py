@@ -212,6 +212,7 @@ class EngineCore:
     def _confirm(self, plan: StepPlan, now: int) -> None:
         """Make the plan permanent and count it."""
         self._state.journal.clear()
+        self._state.pool.cache.compact()
         order = self._state.policies.order
         for started in plan.started:
             self._count_admission(started.spec.request_id, started.num_cached_tokens)

@@ -96,7 +96,8 @@ class Prompt:
         """``encode`` of each ``size`` tokens of ``[start, end)``; ``end - start`` is a multiple of ``size``."""
         if len(self.pieces) == 1 and isinstance(self.pieces[0], Segment):  # the common case, without objects
             stream, offset = self.pieces[0].stream, self.pieces[0].offset
-            return [encode_segment(stream, begin, size) for begin in range(offset + start, offset + end, size)]
+            pack = _SEGMENT.pack
+            return [pack(b"s", stream, begin, size) for begin in range(offset + start, offset + end, size)]
         return [self.encode(begin, begin + size) for begin in range(start, end, size)]
 
     def slice(self, start: int, end: int) -> Iterator[Piece]:

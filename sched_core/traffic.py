@@ -63,6 +63,8 @@ class Traffic:
         """Requests to send at ``now``, in order; each is returned once."""
         while self._arrivals and self._arrivals[0][0] <= now:
             self._held.append(heappop(self._arrivals)[2])
+        if not self._held:
+            return []
         sent: list[RequestSpec] = []
         while self._held and self._has_free_slot():
             spec = self._held.popleft()
@@ -91,8 +93,13 @@ class Traffic:
         self._release(request_id, (), None, now)
 
     def next_event_ns(self) -> int | None:
-        """When the next arrival or abort is due; None when nothing happens until a request finishes."""
+        """When the next arrival or abort is due; None when nothing happens until a request finishes.
+
+        A request that arrived before and may be sent now (the one ahead of it was refused) is due since then.
+        """
         times = [heap[0][0] for heap in (self._arrivals, self._aborts) if heap]
+        if self._held and self._has_free_slot():
+            times.append(self._held[0].arrival_ns)
         return min(times) if times else None
 
     @property

@@ -1,4 +1,4 @@
-"""The engine's greedy tokens equal transformers', however the scheduler cuts, shares, interrupts and orders the work."""
+"""Greedy tokens equal transformers', however the scheduler cuts, shares, interrupts and orders the work."""
 
 from __future__ import annotations
 
