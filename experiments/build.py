@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.cost_models import build_cost_model, known_capture_sizes, known_num_blocks
+from experiments.cost_models import CostModelConfig, build_cost_model, known_capture_sizes, known_num_blocks
 from experiments.engine_config import EngineSection
 from experiments.errors import ConfigError
 from experiments.load import Experiment
@@ -86,8 +86,11 @@ def build_simulation(experiment: Experiment) -> Simulation:
     if config.sim is None:
         raise ConfigError("is missing; add sim.cost_model, or use --backend real", key="sim")
     source = config.sim.cost_model
-    cost_model = build_cost_model(source, model=config.model, base_dir=experiment.base_dir)
-    blocks = _simulated_blocks(experiment)
+    try:
+        cost_model = build_cost_model(source, model=config.model, base_dir=experiment.base_dir)
+    except ValueError as error:  # step times that cannot be, such as a recording that runs backwards
+        raise ConfigError(str(error), key="sim.cost_model") from error
+    blocks = _simulated_blocks(experiment, source)
     return Simulation(
         scheduler=_scheduler_config(config.engine, blocks.count),
         policies=_policies(config.engine, None if source.kind == "replay" else _Estimator(cost_model)),
@@ -182,12 +185,10 @@ def _scheduler_config(engine: EngineSection, num_blocks: int) -> SchedulerConfig
     return SchedulerConfig(num_blocks=num_blocks, **fields)
 
 
-def _simulated_blocks(experiment: Experiment) -> Blocks:
+def _simulated_blocks(experiment: Experiment, source: CostModelConfig) -> Blocks:
     config = experiment.config
     if config.engine.num_gpu_blocks_override is not None:
         return Blocks(count=config.engine.num_gpu_blocks_override, source=BLOCKS_KEY)
-    assert config.sim is not None  # an internal invariant: a simulation has been asked for
-    source = config.sim.cost_model
     known = known_num_blocks(source, model=config.model, engine=config.engine, base_dir=experiment.base_dir)
     if known is None:
         message = f"is missing: a {source.kind} cost model does not know the memory; give the number of KV blocks"

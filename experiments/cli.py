@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "list": "experiments.cli_list:show",
         "plot": "experiments.cli_plot:plot",
         "generate": "experiments.cli_generate:generate",
+        "reproduce": "experiments.cli_reproduce:reproduce",
+        "calibrate-note": "experiments.cli_calibrate_note:calibrate_note",
     }
 )
 """Subcommand -> function (or Typer application) that implements it."""
@@ -33,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # policies of one's own are named by import path
     try:
         outcome = _application(arguments[0])(args=arguments, standalone_mode=False)
     except ConfigError as error:

@@ -54,14 +54,17 @@ def _report(loaded: Sweep, outcome: SweepOutcome, folder: Path) -> None:
         f"{len(outcome.finished)} of {len(loaded.points)} points finished{found}; summary in {folder}/summary.csv"
     )
     if loaded.config.report.plots and loaded.swept and outcome.finished:
-        _plot(folder, loaded.swept)
+        _plot(folder)
     for point, error in outcome.failed:
         typer.echo(f"failed: {point.label()}: {error}", err=True)
 
 
-def _plot(folder: Path, swept: tuple[str, ...]) -> None:
-    from experiments.plots import plot_sweep
-    from experiments.plots.folder import read_summary
+def _plot(folder: Path) -> None:
+    from experiments.errors import ConfigError
+    from experiments.plots.folder import plot_folder
 
-    for path in plot_sweep(read_summary(folder), list(swept), folder / "plots"):
-        typer.echo(f"plot: {path}")
+    try:
+        for path in plot_folder(folder, folder / "plots"):
+            typer.echo(f"plot: {path}")
+    except ConfigError as error:
+        typer.echo(f"no plots: {error.message}", err=True)

@@ -19,7 +19,12 @@ class ConfigError(Exception):
         self.key = key
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.file, self.key, self.message) if part)
+        return ": ".join(part for part in (self.file, self.complaint) if part)
+
+    @property
+    def complaint(self) -> str:
+        """``key: message``, for where the file is plain."""
+        return ": ".join(part for part in (self.key, self.message) if part)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Workers of a sweep send errors home pickled."""

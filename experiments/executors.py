@@ -6,7 +6,7 @@ must not raise: what goes wrong with one item is part of its result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -61,29 +61,34 @@ def in_processes(task: Callable[[Item], Result], items: Sequence[Item], *, worke
 def on_dask(
     task: Callable[[Item], Result], items: Sequence[Item], *, workers: int | None, address: str | None
 ) -> Iterator[Result]:
-    """On the Dask cluster at ``address``, or on a local one made for this sweep."""
+    """On the Dask cluster at ``address``, which shares the output folder, or on a local one made for this sweep."""
     distributed = _library("distributed", "dask")
-    client = distributed.Client(address) if address else distributed.Client(n_workers=workers, threads_per_worker=1)
-    with client:
-        futures = client.map(task, items, pure=False)
-        for future in distributed.as_completed(futures):
+    options: dict[str, Any] = {"address": address} if address else {"n_workers": workers, "threads_per_worker": 1}
+    with _connected("dask", distributed.Client, options) as client:
+        for future in distributed.as_completed(client.map(task, items, pure=False)):
             yield future.result()
 
 
 def on_ray(
     task: Callable[[Item], Result], items: Sequence[Item], *, workers: int | None, address: str | None
 ) -> Iterator[Result]:
-    """On the Ray cluster at ``address``, or on a local one made for this sweep."""
+    """On the Ray cluster at ``address``, which shares the output folder, or on a local one made for this sweep."""
     ray = _library("ray", "ray")
-    ray.init(address=address, num_cpus=None if address else workers, log_to_driver=False)
-    try:
+    options: dict[str, Any] = {"address": address} if address else {"num_cpus": workers}
+    with _connected("ray", ray.init, options):
         remote = ray.remote(task)
         pending = [remote.remote(item) for item in items]
         while pending:
             done, pending = ray.wait(pending)
             yield from ray.get(done)
-    finally:
-        ray.shutdown()
+
+
+def _connected(kind: str, connect: Callable[..., Any], options: Mapping[str, Any]) -> Any:
+    try:
+        return connect(**options)
+    except (OSError, ValueError) as error:
+        where = options.get("address", "this machine")
+        raise ConfigError(f"no {kind} cluster at {where} ({error}); check the address", key="executor") from error
 
 
 def _library(name: str, extra: str) -> Any:

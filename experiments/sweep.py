@@ -84,10 +84,10 @@ def _tasks(sweep: Sweep, out: Path) -> tuple[list[Task | None], dict[str, str]]:
         try:
             run_id = identify(point.experiment, own_code).run_id
         except ConfigError as error:
-            errors[point.label()] = str(error)
+            errors[point.label()] = error.complaint
             tasks.append(None)
         else:
-            tasks.append(Task(run_id=run_id, point=point, out=out, code=own_code))
+            tasks.append(Task(run_id=run_id, point=point, out=out.absolute(), code=own_code))
     return tasks, errors
 
 
@@ -114,7 +114,7 @@ def run_task(task: Task) -> TaskOutcome:
     try:
         run_experiment(task.point.experiment, task.out, code=task.code)
     except ConfigError as error:
-        return TaskOutcome(run_id=task.run_id, error=str(error))
+        return TaskOutcome(run_id=task.run_id, error=error.complaint)
     except Exception as error:  # a policy of the user's may raise anything
         return TaskOutcome(run_id=task.run_id, error=f"{type(error).__name__}: {error}")
     return TaskOutcome(run_id=task.run_id)

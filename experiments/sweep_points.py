@@ -63,7 +63,7 @@ def _read_base(config: SweepConfig, path: Path) -> tuple[dict[str, Any], str, Pa
     """(data, what it is called in errors, folder of its relative paths) of the base experiment."""
     if isinstance(config.base, dict):
         return config.base, f"{path}: base", path.parent
-    beside = path.parent / config.base
+    beside = (path.parent / config.base).resolve()
     try:
         base = beside if beside.is_file() else find_config(config.base)
     except ConfigError as error:

@@ -77,7 +77,16 @@ def _device(name: str) -> torch.device:
         )
     if device.type not in ("cuda", "cpu"):
         raise EngineError(f"real.device: {name!r} is not supported; use cuda or cpu")
-    return device
+    return _current_gpu(device) if device.type == "cuda" else device
+
+
+def _current_gpu(device: torch.device) -> torch.device:
+    """The device with its number, made the current one: streams, events and kernels go to that."""
+    index, count = device.index or 0, torch.cuda.device_count()
+    if index >= count:
+        raise EngineError(f"real.device: {device} does not exist; there are {count} CUDA devices, from cuda:0")
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
 
 
 def _model_config(source: ModelSource, max_model_len: int) -> ModelConfig:

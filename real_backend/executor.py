@@ -74,8 +74,8 @@ class Executor:
         return hidden[self._buffers.device["logits_tokens"][:num_samples]]
 
     def logits(self, hidden_rows: torch.Tensor) -> torch.Tensor:
-        """[S, vocab] in float32, which the sampler works in."""
-        return self._model.logits(hidden_rows).float()
+        """[S, vocab] in the model's type."""
+        return self._model.logits(hidden_rows)
 
     def _metadata(self, shape: StepShape) -> AttentionMetadata:
         fields, rows = self._buffers.device, shape.num_rows

@@ -82,6 +82,10 @@ class LLM:
             self._run(specs, collect, on_progress)
         return [self._completion(outputs[spec.request_id]) for spec in specs]
 
+    def stats(self) -> Mapping[str, int]:
+        """The scheduler's counters over all calls, prefix-cache hits among them (``EngineCore.stats``)."""
+        return self._engine.stats()
+
     def _run(
         self,
         specs: list[RequestSpec],
@@ -178,10 +182,11 @@ def _split(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 @contextmanager
 def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar of finished requests."""
+    """A bar of finished requests, on stderr: what is printed may be piped."""
+    from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, disable=not shown) as bar:
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
         task = bar.add_task("Generating", total=total)
         yield lambda done, _: bar.update(task, completed=done)

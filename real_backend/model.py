@@ -14,7 +14,6 @@ from real_backend.layers import DecoderLayer, DecoderWeights, empty_weights
 from real_backend.model_config import ModelConfig
 from real_backend.rope import rope_table
 
-
 # K and V of one layer, each [pages, page size, Hkv, D].
 KvCache: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from real_backend.errors import EngineError
 from real_backend.sampling_table import SamplingTable
 from sched_core.plan import Ints, StartedRequest, StepPlan
+from sched_core.spec import RequestSpec
 from sched_core.token_ids import prompt_token_ids
 
 
@@ -67,10 +69,19 @@ class RequestStates:
         self.sampling.set(slot, spec)
         num_prompt = spec.num_prompt_tokens
         tokens = self.token_table[slot]
-        tokens[:num_prompt] = prompt_token_ids(spec.prompt, self._vocab_size)
+        tokens[:num_prompt] = self._prompt_ids(spec)
         tokens[num_prompt : num_prompt + len(started.output_token_ids)] = started.output_token_ids
         self.block_table[slot, : len(started.block_ids)] = started.block_ids
         self._num_blocks[slot] = len(started.block_ids)
+
+    def _prompt_ids(self, spec: RequestSpec) -> Ints:
+        """Checked here, since on a GPU a wrong id kills the process's use of the device."""
+        ids = prompt_token_ids(spec.prompt, self._vocab_size)
+        if not 0 <= ids.min() <= ids.max() < self._vocab_size:
+            raise EngineError(
+                f"request {spec.request_id}: its prompt has token ids outside the vocabulary of {self._vocab_size}"
+            )
+        return ids
 
     def _append_blocks(self, slots: Ints, plan: StepPlan) -> None:
         """Blocks of rows that were already running (started ones brought their whole table)."""

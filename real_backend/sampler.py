@@ -34,16 +34,35 @@ class SamplingTensors:
 
 
 def sample(logits: torch.Tensor, params: SamplingTensors) -> torch.Tensor:
-    """One token id per row, int64 [S], of logits [S, vocab]; writes into the logits where tokens are forbidden.
+    """One token id per row, int64 [S], of floating-point logits [S, vocab]; overwrites those of forbidden tokens.
 
     A row whose logits cannot be sampled from (NaN, infinite) gives -1, so that nothing waits for the device here;
     ``check_sampled`` turns that into an error on the host.
     """
     if params.forbidden_rows is not None and params.forbidden_tokens is not None:
         logits[params.forbidden_rows, params.forbidden_tokens] = -torch.inf
-    best_logits, greedy = logits.max(dim=-1)
-    token_ids = greedy if params.all_greedy else _drawn(logits, greedy, params)
-    return torch.where(best_logits.isfinite(), token_ids, -1)
+    if params.any_truncated and not params.all_greedy:
+        is_random = (params.temperature > 0).float()
+        scale = torch.where(params.temperature > 0, params.temperature, 1.0)
+        return _draw(_truncated(logits.float() / scale.unsqueeze(1), params), is_random, params)
+    return _draw(logits, params.temperature, params)
+
+
+def draw_with_torch(
+    logits: torch.Tensor, temperature: torch.Tensor, seed: torch.Tensor, position: torch.Tensor, *, all_greedy: bool
+) -> torch.Tensor:
+    """A draw from softmax(logits / temperature) per row, the largest logit's first token where temperature is 0.
+
+    By the Gumbel-max trick: argmax of logits / temperature - log(exponential noise). -1 where a logit is NaN or +inf,
+    or none is finite.
+    """
+    largest, token_ids = logits.max(dim=-1)
+    if not all_greedy:
+        is_random = temperature > 0
+        noise = exponential_noise(row_keys(seed, position), logits.shape[1]).log_()
+        scores = logits.float() / torch.where(is_random, temperature, 1.0).unsqueeze(1) - noise
+        token_ids = torch.where(is_random, scores.argmax(dim=-1), token_ids)
+    return torch.where(largest.isfinite(), token_ids, -1)
 
 
 def check_sampled(token_ids: NDArray[np.int64]) -> None:
@@ -56,15 +75,12 @@ def check_sampled(token_ids: NDArray[np.int64]) -> None:
         )
 
 
-def _drawn(logits: torch.Tensor, greedy: torch.Tensor, params: SamplingTensors) -> torch.Tensor:
-    """Gumbel-max: argmax of logits / temperature - log(exponential noise) is a draw from the softmax."""
-    is_greedy = params.temperature == 0
-    scaled = logits.float() / torch.where(is_greedy, 1.0, params.temperature).unsqueeze(1)
-    if params.any_truncated:
-        scaled = _truncated(scaled, params)
-    noise = exponential_noise(row_keys(params.seed, params.position), logits.shape[1])
-    drawn = scaled.sub_(noise.log_()).argmax(dim=-1)
-    return torch.where(is_greedy, greedy, drawn)
+def _draw(logits: torch.Tensor, temperature: torch.Tensor, params: SamplingTensors) -> torch.Tensor:
+    if logits.is_cuda:
+        from real_backend.kernels.triton_sample import draw
+
+        return draw(logits, temperature, params.seed, params.position)
+    return draw_with_torch(logits, temperature, params.seed, params.position, all_greedy=params.all_greedy)
 
 
 def _truncated(scaled: torch.Tensor, params: SamplingTensors) -> torch.Tensor:
@@ -82,4 +98,4 @@ def _truncated(scaled: torch.Tensor, params: SamplingTensors) -> torch.Tensor:
     top_p = params.top_p.unsqueeze(1)
     inside &= (before < top_p) | (top_p >= 1.0)
     last = (inside.sum(dim=-1, keepdim=True) - 1).clamp(min=0)
-    return torch.where(scaled >= descending.gather(1, last), scaled, -torch.inf)
+    return scaled.masked_fill(scaled < descending.gather(1, last), -torch.inf)  # NaN stays NaN

@@ -41,12 +41,12 @@ class SamplingRows:
         return bool(self.top_k.any() or (self.top_p < 1.0).any())
 
     @classmethod
-    def dummy(cls, num_rows: int) -> SamplingRows:
-        """Rows that draw at random from truncated distributions: what costs the sampler most."""
+    def dummy(cls, num_rows: int, *, truncated: bool) -> SamplingRows:
+        """Rows that draw at random; from truncated distributions they cost the sampler most."""
         return cls(
             temperature=np.ones(num_rows, dtype=np.float32),
-            top_p=np.full(num_rows, 0.5, dtype=np.float32),
-            top_k=np.full(num_rows, 8, dtype=np.int64),
+            top_p=np.full(num_rows, 0.5 if truncated else 1.0, dtype=np.float32),
+            top_k=np.full(num_rows, 8 if truncated else 0, dtype=np.int64),
             seed=np.zeros(num_rows, dtype=np.int64),
             sample_position=np.zeros(num_rows, dtype=np.int64),
         )

@@ -23,7 +23,7 @@ def run_largest_step(model: Qwen3Model, attention: AttentionBackend, capacity: C
     executor = Executor(model, attention, buffers, allocate_kv_caches(model, 1, block_size))
     num_rows = min(capacity.max_rows, capacity.max_tokens)
     batch = dummy_batch(capacity.max_tokens, num_rows, block_size, filler_block=0)
-    _run(executor, buffers, batch)
+    _run(executor, buffers, batch, SamplingRows.dummy(num_rows, truncated=True))
 
 
 @torch.inference_mode()
@@ -40,7 +40,7 @@ def capture_graphs(
 
     def prepare(choice: Dispatch) -> None:
         batch = step_of(choice)
-        buffers.fill(batch, SamplingRows.dummy(batch.num_rows), choice)
+        buffers.fill(batch, SamplingRows.dummy(batch.num_rows, truncated=False), choice)
         buffers.upload()
 
     def forward(choice: Dispatch) -> torch.Tensor:
@@ -55,13 +55,13 @@ def warm_up(executor: Executor, buffers: StepBuffers, *, block_size: int) -> Non
     capacity = buffers.capacity
     most_rows = min(capacity.max_rows, capacity.max_tokens)
     for num_tokens, num_rows in ((1, 1), (most_rows, most_rows), (capacity.max_tokens, most_rows)):
-        torch.cuda.synchronize()
         batch = dummy_batch(num_tokens, num_rows, block_size, buffers.filler_block)
-        _run(executor, buffers, batch)
+        for truncated in (False, True):
+            torch.cuda.synchronize()
+            _run(executor, buffers, batch, SamplingRows.dummy(num_rows, truncated=truncated))
 
 
-def _run(executor: Executor, buffers: StepBuffers, batch: FlatBatch) -> None:
-    sampling = SamplingRows.dummy(batch.num_rows)
+def _run(executor: Executor, buffers: StepBuffers, batch: FlatBatch, sampling: SamplingRows) -> None:
     buffers.fill(batch, sampling, Dispatch(mode=GraphMode.EAGER, num_padded_tokens=batch.num_tokens))
     buffers.upload()
     hidden = executor.forward(StepShape.of_batch(batch), batch.num_rows)

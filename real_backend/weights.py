@@ -128,6 +128,4 @@ def _check(name: str, tensor: torch.Tensor, target: torch.Tensor, file: Path) ->
         found, wanted = list(tensor.shape), list(target.shape)
         raise EngineError(f"{file}: tensor {name!r} has shape {found}, the config asks for {wanted}")
     if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        raise EngineError(
-            f"{file}: tensor {name!r} is {tensor.dtype}, not float32, float16 or bfloat16"
-        )
+        raise EngineError(f"{file}: tensor {name!r} is {tensor.dtype}, not float32, float16 or bfloat16")

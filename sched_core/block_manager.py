@@ -47,7 +47,8 @@ class BlockManager:
             return
         keys, size, digest = request.block_keys, self.block_size, self._digest
         parent = keys[-1] if keys else self._root(request.spec)
-        for content in request.encode_blocks(len(keys) * size, num_tokens, size):
+        contents = request.encode_blocks(len(keys) * size, num_tokens, size)
+        for content in contents:
             parent = digest(parent + content)
             keys.append(parent)
 
@@ -66,37 +67,34 @@ class BlockManager:
         """
         self.pool.touch(hits)
         request.block_ids = [*hits]
-        self._record(self._set_blocks, request, [])
+        self._record((self._set_blocks, request, []))
 
-    def grow(self, requests: Sequence[Request], counts: Sequence[int]) -> list[int]:
-        """Append ``counts[i]`` blocks to the table of ``requests[i]``; returns all of them, in order.
+    def advance(
+        self, requests: Sequence[Request], starts: Sequence[int], tokens: Sequence[int], num_blocks: Sequence[int]
+    ) -> list[int]:
+        """Let each request compute ``tokens[i]`` tokens from ``starts[i]`` on, in ``num_blocks[i]`` more blocks.
 
-        The caller has checked that so many are free.
+        Returns the new blocks, in order; the caller has checked that so many are free. The blocks that are filled
+        become findable while the step is being planned, so that later requests of the same step share them; a
+        cancelled step takes it back.
         """
-        taken = self.pool.allocate(sum(counts))
-        start = 0
-        for request, count in zip(requests, counts, strict=True):
-            request.block_ids += taken[start : start + count]
-            start += count
-        self._record(self._shrink, requests, counts)
-        return taken
-
-    def register(self, requests: Sequence[Request], starts: Sequence[int], ends: Sequence[int]) -> None:
-        """Make the full blocks among tokens ``[starts[i], ends[i])`` of each request findable.
-
-        ``starts`` is how far they were before. Done while planning, so that later requests of the same step share
-        them; a cancelled step takes it back.
-        """
-        if not self.caching:
-            return
-        blocks: list[int] = []
+        total, size, used = sum(num_blocks), self.block_size, 0
+        taken = self.pool.allocate(total) if total else []
+        filled: list[int] = []
         keys: list[bytes] = []
-        size = self.block_size
-        for request, start, end in zip(requests, starts, ends, strict=True):
-            first, last = start // size, end // size
-            blocks += request.block_ids[first:last]
-            keys += request.block_keys[first:last]
-        self.pool.cache.register(blocks, keys)
+        for request, start, count, num_new in zip(requests, starts, tokens, num_blocks, strict=True):
+            if num_new:
+                request.block_ids += taken[used : used + num_new]
+                used += num_new
+            first, last = start // size, (start + count) // size
+            if first < last:
+                filled += request.block_ids[first:last]
+                keys += request.block_keys[first:last]
+        if taken:
+            self._record((self._shrink, requests, num_blocks))
+        if keys:  # none are computed when prefix caching is off
+            self.pool.cache.register(filled, keys)
+        return taken
 
     def unregister_from(self, request: Request, num_computed: int) -> None:
         """Take back what this step registered for a request that will not run in it after all."""
@@ -106,7 +104,7 @@ class BlockManager:
         """Release a request's blocks, last first, so that shared prefixes outlive their continuations."""
         blocks = request.block_ids
         request.block_ids = []
-        self._record(self._set_blocks, request, blocks)
+        self._record((self._set_blocks, request, blocks))
         self.pool.release(blocks[::-1])
 
     def _root(self, spec: RequestSpec) -> bytes:

@@ -8,7 +8,6 @@ first: least recently used first, deepest first.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from sched_core.cache_index import CacheIndex
@@ -18,9 +17,10 @@ from sched_core.journal import Journal
 class BlockPool:
     """``num_blocks`` blocks; every change is recorded in ``journal``. All calls take many blocks at once.
 
-    The free list is a deque, so that taking and returning many blocks are single operations. A prefix hit leaves the
-    list from its middle: its entry stays behind and is counted in ``_stale``. Such an entry always lies before the
-    block's valid one (only cached blocks are hit, and they return to the back), so the first ones met are skipped.
+    The free list is ``_free[_front:]``, so that taking and returning many blocks are single operations. A prefix hit
+    leaves the list from its middle: its entry stays behind and is counted in ``_stale``. Such an entry always lies
+    before the block's valid one (only cached blocks are hit, and they return to the back), so the first ones met are
+    skipped.
     """
 
     def __init__(self, num_blocks: int, journal: Journal) -> None:
@@ -28,7 +28,8 @@ class BlockPool:
         self.num_free = num_blocks
         self.cache = CacheIndex(num_blocks, journal)
         self._record = journal.record
-        self._free = deque(range(num_blocks))
+        self._free = list(range(num_blocks))
+        self._front = 0
         self._references = [0] * num_blocks
         self._stale: dict[int, int] = {}
 
@@ -36,39 +37,36 @@ class BlockPool:
         """Take the ``count`` blocks to be evicted first and forget what they cached; IndexError if too few."""
         if count > self.num_free:
             raise IndexError(f"{count} KV blocks wanted, {self.num_free} free")
-        references = self._references
         taken = self._take_valid(count) if self._stale else self._take(count)
+        references = self._references
         for block in taken:
             references[block] = 1
         self.num_free -= count
-        self._record(self._undo_allocate, taken)
         self.cache.forget(taken)
         return taken
 
-    def touch(self, blocks: Iterable[int]) -> None:
+    def touch(self, blocks: Sequence[int]) -> None:
         """Add a reference to each block; free ones leave the free list."""
         for block in blocks:
             if self._references[block] == 0:
-                self._stale[block] = self._stale.get(block, 0) + 1
+                _count(self._stale, block)
                 self.num_free -= 1
-                self._record(self._undo_leave, block)
             self._references[block] += 1
-            self._record(self._drop_reference, block)
+        self._record((self._undo_touch, blocks))
 
     def release(self, blocks: Sequence[int]) -> None:
         """Drop a reference to each block, in order; the last reference returns a block to the free list."""
         references, key_of = self._references, self.cache.keys
-        returned = []
+        cached: list[int] = []
+        uncached: list[int] = []
         for block in blocks:
-            references[block] -= 1
-            if references[block] == 0:
-                returned.append(block)
-        cached = [block for block in returned if key_of[block] is not None]
-        uncached = [block for block in returned if key_of[block] is None]
-        self._free.extend(cached)
-        self._free.extendleft(reversed(uncached))
-        self.num_free += len(returned)
-        self._record(self._undo_release, blocks, len(cached), len(uncached))
+            references[block] = left = references[block] - 1
+            if left == 0:
+                (uncached if key_of[block] is None else cached).append(block)
+        self._free += cached
+        self._put_front(uncached)
+        self.num_free += len(cached) + len(uncached)
+        self._record((self._undo_release, blocks, len(cached), len(uncached)))
 
     def references(self, block: int) -> int:
         return self._references[block]
@@ -87,56 +85,81 @@ class BlockPool:
 
     def free_blocks(self) -> Iterator[int]:
         """Free blocks, next to be handed out first."""
+        entries = self._free[self._front :]
+        if not self._stale:
+            yield from entries
+            return
         stale = dict(self._stale)
-        for block in self._free:
-            if stale.get(block, 0):
-                stale[block] -= 1
+        for block in entries:
+            if block in stale:
+                _uncount(stale, block)
             else:
                 yield block
 
+    def compact(self) -> None:
+        """Sweep out what was left behind, once it outnumbers the blocks. Not while a step is in flight."""
+        self.cache.compact()
+        if len(self._free) > 2 * self.num_blocks:
+            self._free, self._front = list(self.free_blocks()), 0
+            self._stale.clear()
+
     def _take(self, count: int) -> list[int]:
-        take = self._free.popleft
-        taken = [take() for _ in range(count)]
-        self._record(self._free.extendleft, taken[::-1])
+        taken = self._free[self._front : self._front + count]
+        self._front += count
+        self._record((self._undo_take, taken, taken, ()))
         return taken
 
     def _take_valid(self, count: int) -> list[int]:
+        start = self._front
         taken: list[int] = []
+        skipped: list[int] = []
         while len(taken) < count:
-            block = self._free.popleft()
-            if block not in self._stale:
+            block = self._free[self._front]
+            self._front += 1
+            if block in self._stale:
+                _uncount(self._stale, block)
+                skipped.append(block)
+            else:
                 taken.append(block)
-                self._record(self._free.appendleft, block)
-                continue
-            self._record(self._undo_skip, block)
-            self._stale[block] -= 1
-            if self._stale[block] == 0:
-                del self._stale[block]
+        self._record((self._undo_take, taken, self._free[start : self._front], skipped))
         return taken
 
-    def _undo_skip(self, block: int) -> None:
-        self._free.appendleft(block)
-        self._stale[block] = self._stale.get(block, 0) + 1
+    def _put_front(self, blocks: Sequence[int]) -> None:
+        start = max(self._front - len(blocks), 0)
+        self._free[start : self._front] = blocks
+        self._front = start
 
-    def _undo_allocate(self, taken: list[int]) -> None:
+    def _undo_take(self, taken: Sequence[int], met: Sequence[int], skipped: Sequence[int]) -> None:
+        """Put back the entries ``met``, of which ``skipped`` were stale."""
+        self._put_front(met)
+        for block in skipped:
+            _count(self._stale, block)
         for block in taken:
             self._references[block] = 0
         self.num_free += len(taken)
 
-    def _undo_leave(self, block: int) -> None:
-        self.num_free += 1
-        self._stale[block] -= 1
-        if self._stale[block] == 0:
-            del self._stale[block]
-
-    def _drop_reference(self, block: int) -> None:
-        self._references[block] -= 1
+    def _undo_touch(self, blocks: Sequence[int]) -> None:
+        for block in blocks:
+            self._references[block] -= 1
+            if self._references[block] == 0:
+                _uncount(self._stale, block)
+                self.num_free += 1
 
     def _undo_release(self, blocks: Sequence[int], num_cached: int, num_uncached: int) -> None:
-        for _ in range(num_cached):
-            self._free.pop()
-        for _ in range(num_uncached):
-            self._free.popleft()
+        del self._free[len(self._free) - num_cached :]
+        self._front += num_uncached
         self.num_free -= num_cached + num_uncached
         for block in blocks:
             self._references[block] += 1
+
+
+def _count(counts: dict[int, int], block: int) -> None:
+    counts[block] = counts.get(block, 0) + 1
+
+
+def _uncount(counts: dict[int, int], block: int) -> None:
+    """Take one back; blocks that count nothing are not kept."""
+    if counts[block] == 1:
+        del counts[block]
+    else:
+        counts[block] -= 1

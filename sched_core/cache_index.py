@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from sched_core.journal import Journal
 
@@ -39,19 +40,18 @@ class CacheIndex:
 
     def register(self, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
         """Make each block findable under its key."""
-        if self._first.keys().isdisjoint(keys) and len(set(keys)) == len(keys):
-            self._first.update(zip(keys, blocks, strict=True))
-        else:
-            self._add_each(blocks, keys)
+        found = list(map(self._first.setdefault, keys, blocks))
+        if found != blocks or self._others:
+            self._add_holders(blocks, keys)
         key_of = self.keys
         for block, key in zip(blocks, keys, strict=True):
             key_of[block] = key
-        self._record(self.set_keys, blocks, [None] * len(blocks))
+        self._record((self._set_keys, blocks, repeat(None)))
 
     def forget(self, blocks: Sequence[int]) -> None:
         """Drop the content of those blocks that are cached."""
         key_of = self.keys
-        self._record(self.set_keys, blocks, [key_of[block] for block in blocks])
+        self._record((self._set_keys, blocks, [key_of[block] for block in blocks]))
         for block in blocks:
             key_of[block] = None
 
@@ -59,9 +59,8 @@ class CacheIndex:
         """Sweep out entries that no longer count, once they outnumber the blocks. Not while a step is in flight."""
         if len(self._first) <= 2 * len(self.keys):
             return
-        key_of = self.keys
         several = {key: self._holders(key) for key in self._others}
-        self._first = {key: block for key, block in self._first.items() if key_of[block] == key}
+        self._first = {key: block for block, key in enumerate(self.keys) if key is not None}
         self._first |= {key: blocks[0] for key, blocks in several.items() if blocks}
         self._others = {key: blocks[1:] for key, blocks in several.items() if len(blocks) > 1}
 
@@ -70,29 +69,28 @@ class CacheIndex:
         holders = {key: tuple(self._holders(key)) for key in self._first}
         return {key: blocks for key, blocks in holders.items() if blocks}
 
-    def set_keys(self, blocks: Sequence[int], keys: Sequence[bytes | None]) -> None:
-        """Write ``keys`` without recording it: how the journal takes changes back."""
-        for block, key in zip(blocks, keys, strict=True):
-            self.keys[block] = key
-
     def _holders(self, key: bytes) -> list[int]:
         if key not in self._first:
             return []
         return [block for block in (self._first[key], *self._others.get(key, ())) if self.keys[block] == key]
 
-    def _add_each(self, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
-        """Append holders of keys that may be in the index already, valid or not."""
+    def _add_holders(self, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
+        """Append holders of keys that the index knew, valid or not; blocks of new keys are their first already."""
         for block, key in zip(blocks, keys, strict=True):
-            self._record(self._store, key, self._first.get(key), self._others.get(key, []))
-            holders = [*self._holders(key), block]
-            self._store(key, holders[0], holders[1:])
+            first = self._first[key]
+            if first != block or key in self._others:
+                others = self._others.get(key, [])
+                self._record((self._store, key, first, others))
+                holders = [*self._holders(key), block]
+                self._store(key, holders[0], holders[1:])
             self.keys[block] = key
 
-    def _store(self, key: bytes, first: int | None, others: list[int]) -> None:
-        if first is None:
-            self._first.pop(key, None)
-        else:
-            self._first[key] = first
+    def _set_keys(self, blocks: Iterable[int], keys: Iterable[bytes | None]) -> None:
+        for block, key in zip(blocks, keys, strict=False):
+            self.keys[block] = key
+
+    def _store(self, key: bytes, first: int, others: list[int]) -> None:
+        self._first[key] = first
         if others:
             self._others[key] = others
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sched_core.config import SchedulerConfig
+from sched_core.errors import SchedulerError
 from sched_core.limits import chunk_cap, stop_length
 from sched_core.plan import Ints, StartedRequest
 from sched_core.policies.interfaces import Candidate, Rows
@@ -60,11 +61,11 @@ class Draft:
         return not bool((self._table.num_tokens[:size] > self._table.entry_tokens[:size] + 1).any())
 
     def run(self, rows: Rows) -> None:
-        remaining = self._table.remaining()
-        pending = self._select(rows, remaining)
+        if self.started:
+            raise SchedulerError("a composition must not run rows after it has admitted requests")
+        pending = self._select(rows)
         while len(pending) and self.budget > 0:
-            tokens = self._hand_out(remaining[pending])
-            num_placed = self._place(self._share(pending, tokens))
+            num_placed = self._place(self._share(pending))
             pending = self._alive(pending[num_placed:])
 
     def admit(self, *, split_first_only: bool = False) -> None:
@@ -78,40 +79,47 @@ class Draft:
                 self._bypass(head, split_first_only)
                 return
 
-    def _select(self, rows: Rows, remaining: Ints) -> Ints:
+    def _select(self, rows: Rows) -> Ints:
+        table = self._table
         if rows is Rows.ALL and not self._defer_prefill:
-            selected = self._table.all_rows[: len(remaining)]
+            selected = table.all_rows[: table.size]
         elif rows is Rows.PREFILLS:
-            selected = self._table.all_rows[:0] if self._defer_prefill else (remaining > 1).nonzero()[0]
+            selected = table.all_rows[:0] if self._defer_prefill else (table.remaining() > 1).nonzero()[0]
         else:
-            selected = (remaining == 1).nonzero()[0]
-        return self._ranked(self._alive(self.schedule.without(selected)))
+            selected = (table.remaining() == 1).nonzero()[0]
+        selected = self._alive(self.schedule.without(selected))
+        return self._ranked(selected) if self._state.policies.order.ranks_running else selected
 
     def _ranked(self, rows: Ints) -> Ints:
-        order = self._state.policies.order
-        if not order.ranks_running:
-            return rows
-        requests, now = self._table.requests, self.now
+        order, requests, now = self._state.policies.order, self._table.requests, self.now
         ranked = sorted(rows.tolist(), key=lambda row: (order.rank(requests[row], now), row))
         return np.array(ranked, dtype=np.int64)
 
     def _alive(self, rows: Ints) -> Ints:
         return rows[~np.isin(rows, self.preempted_rows)] if self.preempted_rows else rows
 
+    def _share(self, rows: Ints) -> Share:
+        """What ``rows`` may compute, in order until the budget is gone, and the blocks that they need for it."""
+        table = self._table
+        computed = table.num_computed[rows]
+        tokens = self._hand_out(table.num_tokens[rows] - computed)
+        if len(tokens) < len(rows):
+            rows, computed = rows[: len(tokens)], computed[: len(tokens)]
+        # Below block_size, as no block is owned before it is needed; rounded down, so that -1 takes a block.
+        spare = table.capacity[rows] - computed - tokens
+        return Share(rows, computed, tokens, -(spare // self._state.config.block_size), spare <= 0)
+
     def _hand_out(self, wanted: Ints) -> Ints:
-        """Cap each row's chunk, then hand out the budget in order until it is gone."""
+        """Cap each row's chunk, then hand out the budget in order; rows that get nothing are left out."""
         if self._chunk_cap is not None:
             wanted = np.minimum(wanted, self._chunk_cap)
-        if int(np.add.reduce(wanted)) <= self.budget:
+        ends = np.add.accumulate(wanted)
+        if ends[-1] <= self.budget:
             return wanted
-        before = wanted.cumsum() - wanted
-        shared: Ints = np.minimum(np.maximum(self.budget - before, 0), wanted)
+        last = int(ends.searchsorted(self.budget))
+        shared = wanted[: last + 1].copy()
+        shared[last] -= ends[last] - self.budget
         return shared
-
-    def _share(self, rows: Ints, tokens: Ints) -> Share:
-        computed = self._table.num_computed[rows]
-        missing = computed + tokens - self._table.capacity[rows]
-        return Share(rows, computed, tokens, np.maximum(-(-missing // self._state.config.block_size), 0))
 
     def _place(self, share: Share) -> int:
         """Schedule a share, taking blocks as needed.
@@ -119,10 +127,10 @@ class Draft:
         Returns how many rows were dealt with: all of them, or up to and including the one for which something was
         preempted (what is left then has to be handed out again).
         """
-        if int(np.add.reduce(share.num_blocks)) <= self._state.pool.num_free:
+        available = self._state.pool.num_free
+        if int(np.add.reduce(share.num_blocks)) <= available:
             self._commit(share)
             return len(share.rows)
-        available = self._state.pool.num_free
         index = int((share.num_blocks.cumsum() > available).argmax())  # the first row that finds too few blocks
         self._commit(share.part(0, index))
         if self._make_room(int(share.rows[index]), int(share.num_blocks[index])):
@@ -131,32 +139,21 @@ class Draft:
 
     def _commit(self, share: Share) -> None:
         """Schedule a share whose blocks are free: take them, and make the blocks that it fills findable."""
-        total = int(np.add.reduce(share.tokens))
-        if total == 0:
+        if len(share.rows) == 0:
             return
-        if total == self.budget:  # the budget may have ended before the last row
-            share = share.where(share.tokens.nonzero()[0])
-        self.budget -= total
-        self.schedule.add(share, self._take_blocks(share))
-        self._register(share)
+        self.budget -= int(np.add.reduce(share.tokens))
+        edge = share.at_edge.nonzero()[0]
+        self.schedule.add(share, self._take_blocks(share, edge) if len(edge) else [])
 
-    def _take_blocks(self, share: Share) -> list[int]:
-        growing = share.num_blocks.nonzero()[0]
-        if len(growing) == 0:
-            return []
-        rows, counts = share.rows[growing], share.num_blocks[growing]
-        self._table.grow(rows, counts * self._state.config.block_size)
-        requests = [self._table.requests[row] for row in rows.tolist()]
-        return self._state.blocks.grow(requests, counts.tolist())
-
-    def _register(self, share: Share) -> None:
-        if not self._state.config.enable_prefix_caching:
-            return
-        ends = share.computed + share.tokens
-        filled = (ends - ends % self._state.config.block_size > share.computed).nonzero()[0]
-        if len(filled):
-            requests = [self._table.requests[row] for row in share.rows[filled].tolist()]
-            self._state.blocks.register(requests, share.computed[filled].tolist(), ends[filled].tolist())
+    def _take_blocks(self, share: Share, edge: Ints) -> list[int]:
+        """Give the rows at these positions, the only ones that take or fill blocks, their new blocks; returns them."""
+        rows, num_blocks = share.rows[edge], share.num_blocks[edge]
+        counts, requests = num_blocks.tolist(), self._table.requests
+        if any(counts):
+            self._table.grow(rows, num_blocks * self._state.config.block_size)
+        return self._state.blocks.advance(
+            [requests[row] for row in rows.tolist()], share.computed[edge].tolist(), share.tokens[edge].tolist(), counts
+        )
 
     def _make_room(self, row: int, num_blocks: int) -> bool:
         """Preempt until ``num_blocks`` are free; False when ``row`` itself had to go."""
@@ -205,7 +202,7 @@ class Draft:
             if head.num_bypassed >= limit or not self._has_room():
                 return
             if self._admit(request, split_first_only):
-                self._state.journal.record(setattr, head, "num_bypassed", head.num_bypassed)
+                self._state.journal.record((setattr, head, "num_bypassed", head.num_bypassed))
                 head.num_bypassed += 1
 
     def _admit(self, request: Request, split_first_only: bool) -> bool:
@@ -221,9 +218,10 @@ class Draft:
             return False
         self._state.queue.remove(request)
         blocks.pin(request, hits)
+        taken = blocks.advance([request], [computed], [chunk], [num_new])
+        self.budget -= chunk
+        self.schedule.add(Share.of_row(self._table.size, computed, chunk, num_new), taken)
         self._append(request, computed)
-        rows = self._table.all_rows[self._table.size - 1 : self._table.size]
-        self._commit(Share(rows, np.array([computed]), np.array([chunk]), np.array([num_new])))
         self.started.append(
             StartedRequest(
                 spec=request.spec,
@@ -262,7 +260,7 @@ class Draft:
         self._table.append(
             request,
             num_computed=computed,
-            capacity=computed,
+            capacity=len(request.block_ids) * size,
             stop_at=stop_length(self._state, request),
             key_at=(request.num_tokens // size + 1) * size,
         )

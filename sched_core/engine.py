@@ -29,6 +29,7 @@ from sched_core.state import SchedulerState
 class _InFlight(NamedTuple):
     plan: StepPlan
     rows: Ints
+    unreported: tuple[int, ...]  # before the plan
 
 
 class EngineCore:
@@ -42,7 +43,7 @@ class EngineCore:
         self._aborting: list[int] = []
         self._unreported: tuple[int, ...] = ()  # preempted since the last plan
         self._now = 0
-        self._num_steps = 0
+        self._num_steps = self._num_confirmed = self._num_preemptions = 0
         self._steps_since_prefill = config.prefill_schedule_interval
         self._queue_was_drained = True
         self._counters: Counter[str] = Counter()
@@ -59,8 +60,8 @@ class EngineCore:
         ``prefix_cache_hit_blocks``.
         """
         names = ("requests", "queries", "hits", "query_blocks", "hit_blocks")
-        zeros = dict.fromkeys(("num_steps", "num_preemptions", *(f"prefix_cache_{name}" for name in names)), 0)
-        return zeros | self._counters
+        cache = {f"prefix_cache_{name}": self._counters[f"prefix_cache_{name}"] for name in names}
+        return {"num_steps": self._num_confirmed, "num_preemptions": self._num_preemptions} | cache
 
     def add_request(self, spec: RequestSpec, now: int) -> Admission:
         """Queue a request, or refuse one that could never run; allowed while a step is in flight."""
@@ -92,25 +93,27 @@ class EngineCore:
         if self._in_flight is not None:
             raise SchedulerError(f"step {self._in_flight.plan.step_id} is still in flight")
         self._state.journal.clear()
-        self._state.journal.record(self._set_unreported, self._unreported)
+        unreported = self._unreported
         order = self._state.policies.order
         if order.on_time(now):
             self._state.queue.rerank(lambda request: order.rank(request, now))
         if not self._state.requests:
-            return Idle(wake_at=order.wake_at(now))
+            return Idle()
         draft = self._compose(now)
         if draft.is_empty and draft.preempted:
             # The only row that could run gave up its place: with its blocks free, try again in the same step.
             self._remove_preempted(draft.preempted_rows, draft.schedule.merged().rows)
             draft = self._compose(now)
-        return self._idle(now) if draft.is_empty else self._launch(draft)
+        return self._idle(now) if draft.is_empty else self._launch(draft, unreported)
 
     def finish_step(self, step_id: int, result: StepResult, now: int) -> tuple[Event, ...]:
         """Confirm the step in flight: count its tokens, apply stop rules, return what happened."""
-        flight = self._land(step_id, now)
+        flight = self._flying(step_id)
         plan, table = flight.plan, self._state.running
         if result.token_ids is not None and len(result.token_ids) != plan.num_samples:
             raise SchedulerError(f"step {step_id} samples {plan.num_samples} rows, got {len(result.token_ids)} ids")
+        self._advance(now)
+        self._in_flight = None
         self._confirm(plan, now)
         table.num_computed[flight.rows] += plan.num_new
         sampled = flight.rows if plan.num_samples == plan.num_rows else flight.rows[plan.samples]
@@ -120,7 +123,9 @@ class EngineCore:
 
     def cancel_step(self, step_id: int, now: int) -> tuple[Event, ...]:
         """Forget the step in flight: counts, blocks, registrations and queue are exactly as before it."""
-        self._land(step_id, now)
+        self._unreported = self._flying(step_id).unreported
+        self._advance(now)
+        self._in_flight = None
         self._num_steps -= 1
         self._state.journal.rollback()
         return self._finish_aborted()
@@ -153,7 +158,7 @@ class EngineCore:
             return False
         return bool((self._state.running.remaining() == 1).any())
 
-    def _launch(self, draft: Draft) -> StepPlan:
+    def _launch(self, draft: Draft, unreported: tuple[int, ...]) -> StepPlan:
         table, scheduled = self._state.running, draft.schedule.merged()
         rows, num_computed, num_new = scheduled.rows, scheduled.computed, scheduled.tokens
         samples = num_computed + num_new == table.num_tokens[rows]
@@ -173,12 +178,12 @@ class EngineCore:
             num_tokens=draft.num_tokens,
             num_samples=int(np.count_nonzero(samples)),
             num_waiting=len(self._state.queue),
-            num_running=table.size,
+            num_running=len(table.requests),
             num_free_blocks=self._state.pool.num_free,
         )
         self._unreported = ()
         self._num_steps += 1
-        self._in_flight = _InFlight(plan=plan, rows=rows)
+        self._in_flight = _InFlight(plan, rows, unreported)
         return plan
 
     def _remove_preempted(self, preempted_rows: list[int], rows: Ints) -> Ints:
@@ -188,40 +193,36 @@ class EngineCore:
         self._state.running.remove(gone)
         return rows - np.cumsum(gone)[rows]
 
-    def _set_unreported(self, preempted: tuple[int, ...]) -> None:
-        self._unreported = preempted
-
     def _idle(self, now: int) -> Idle:
         policies = self._state.policies
-        times = [time for time in (policies.order.wake_at(now), policies.admission.wake_at(now)) if time is not None]
+        asked = (policies.order.wake_at(now), policies.admission.wake_at(now))
+        times = [time for time in asked if time is not None and time > now]
         if not times:
             raise StuckError(
                 f"{len(self._state.requests)} unfinished requests, nothing scheduled at {now} ns: "
-                "a policy refuses work that fits and names no time to try again"
+                "a policy refuses work that fits and names no later time to try again"
             )
         return Idle(wake_at=min(times))
 
-    def _land(self, step_id: int, now: int) -> _InFlight:
-        self._advance(now)
+    def _flying(self, step_id: int) -> _InFlight:
         flight = self._in_flight
         if flight is None or flight.plan.step_id != step_id:
             raise SchedulerError(f"step {step_id} is not in flight")
-        self._in_flight = None
         return flight
 
     def _confirm(self, plan: StepPlan, now: int) -> None:
         """Make the plan permanent and count it."""
         self._state.journal.clear()
-        self._state.pool.cache.compact()
+        self._state.pool.compact()
         order = self._state.policies.order
         for started in plan.started:
             self._count_admission(started.spec.request_id, started.num_cached_tokens)
             order.on_admit(self._state.requests[started.spec.request_id], now)
         order.on_tokens(plan.request_ids, plan.num_new, now)
-        self._counters["num_steps"] += 1
-        self._counters["num_preemptions"] += len(plan.preempted)
+        self._num_confirmed += 1
+        self._num_preemptions += len(plan.preempted)
         self._steps_since_prefill += 1
-        if plan.num_tokens > plan.num_rows or plan.started:
+        if plan.num_tokens > len(plan.request_ids) or plan.started:
             self._steps_since_prefill = 0
             self._queue_was_drained = plan.num_waiting == 0
 
@@ -236,6 +237,8 @@ class EngineCore:
         self._counters["prefix_cache_hit_blocks"] += num_cached // size
 
     def _take_aborting(self) -> frozenset[int]:
+        if not self._aborting:
+            return frozenset()
         aborting, self._aborting = frozenset(self._aborting), []
         return aborting
 

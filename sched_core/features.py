@@ -37,7 +37,7 @@ def step_features(plan: StepPlan, capture_sizes: CaptureSizes = NO_GRAPHS) -> St
     num_rows = len(plan.request_ids)
     total_context = int(np.add.reduce(plan.num_computed)) + plan.num_tokens
     tokens, context, pairs, num_prefills = _prefill_work(plan, num_rows)
-    choice = dispatch(plan.num_tokens, num_rows, capture_sizes)
+    mode, num_padded_tokens = dispatch(plan.num_tokens, num_rows, capture_sizes)
     return StepFeatures(
         plan.num_tokens,
         num_rows,
@@ -48,8 +48,8 @@ def step_features(plan: StepPlan, capture_sizes: CaptureSizes = NO_GRAPHS) -> St
         context,
         plan.num_samples,
         len(plan.started),
-        choice.mode,
-        choice.num_padded_tokens,
+        mode,
+        num_padded_tokens,
     )
 
 
@@ -58,9 +58,8 @@ def _prefill_work(plan: StepPlan, num_rows: int) -> tuple[int, int, int, int]:
     if plan.num_tokens == num_rows:
         return 0, 0, 0, 0
     tokens = context = pairs = 0
-    rows = (plan.num_new > 1).nonzero()[0].tolist()
-    for row in rows:
-        new, computed = int(plan.num_new[row]), int(plan.num_computed[row])
+    rows = (plan.num_new > 1).nonzero()[0]
+    for new, computed in zip(plan.num_new[rows].tolist(), plan.num_computed[rows].tolist(), strict=True):
         tokens += new
         context += computed + new
         pairs += new * computed + new * (new + 1) // 2

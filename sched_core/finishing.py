@@ -10,6 +10,7 @@ from sched_core.events import Event, Finished, FinishReason, TokensSampled
 from sched_core.limits import length_limit
 from sched_core.plan import Ints, StepResult
 from sched_core.request import Request
+from sched_core.running_table import RunningTable
 from sched_core.state import SchedulerState
 
 
@@ -29,9 +30,11 @@ def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: fro
     if token_ids is not None:
         for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
             table.requests[row].output_ids.append(token_id)
-    _extend_keys(state, rows)
     request_ids = table.request_ids[rows]
-    reasons = _finish_reasons(state, rows, token_ids, ended)
+    reasons = dict.fromkeys(sorted(ended & set(rows.tolist())), FinishReason.STOP) if ended else {}
+    reasons |= _check_lengths(state)
+    if token_ids is not None and table.num_checking:
+        reasons |= _check_ids(table, rows, token_ids)
     finished = _end_rows(state, reasons) if reasons else []
     aborted = abort_requests(state, aborting) if aborting else []
     sampled = [TokensSampled(request_ids=request_ids, token_ids=token_ids)] if len(rows) else []
@@ -54,28 +57,26 @@ def abort_requests(state: SchedulerState, request_ids: frozenset[int]) -> list[F
     return finished + [_end(state, request, FinishReason.ABORTED) for request in waiting]
 
 
-def _extend_keys(state: SchedulerState, rows: Ints) -> None:
-    """Hash the blocks that the new tokens completed."""
-    table = state.running
-    for row in rows[table.num_tokens[rows] >= table.key_at[rows]].tolist():
-        state.blocks.extend_keys(table.requests[row], int(table.num_tokens[row]))
-        table.key_at[row] += state.config.block_size
-
-
-def _finish_reasons(
-    state: SchedulerState, rows: Ints, token_ids: Ints | None, ended: set[int]
-) -> dict[int, FinishReason]:
-    table = state.running
-    reasons = dict.fromkeys(sorted(ended & set(rows.tolist())), FinishReason.STOP) if ended else {}
-    for row in rows[table.num_tokens[rows] >= table.stop_at[rows]].tolist():
-        within = table.num_tokens[row] < length_limit(state, table.requests[row])
-        reasons[row] = FinishReason.KV_CAPACITY if within else FinishReason.LENGTH
-    if token_ids is not None and table.num_checking:
-        for position in table.checks_ids[rows].nonzero()[0].tolist():
-            row = int(rows[position])
-            if int(token_ids[position]) in table.requests[row].ending_ids:
-                reasons[row] = FinishReason.STOP
+def _check_lengths(state: SchedulerState) -> dict[int, FinishReason]:
+    """Rows that reached their last token; those that completed a block get its key."""
+    table, size = state.running, state.running.size
+    reasons = {}
+    for row in (table.num_tokens[:size] >= table.check_at[:size]).nonzero()[0].tolist():
+        request, num_tokens, stop_at = table.requests[row], table.num_tokens.item(row), table.stop_at.item(row)
+        if num_tokens >= stop_at:
+            within = num_tokens < length_limit(state, request)
+            reasons[row] = FinishReason.KV_CAPACITY if within else FinishReason.LENGTH
+        else:
+            state.blocks.extend_keys(request, num_tokens)
+            table.check_at[row] = min(stop_at, num_tokens + state.config.block_size)
     return reasons
+
+
+def _check_ids(table: RunningTable, rows: Ints, token_ids: Ints) -> dict[int, FinishReason]:
+    """Rows that sampled one of their stop ids."""
+    checking = table.checks_ids[rows].nonzero()[0]
+    sampled = zip(rows[checking].tolist(), token_ids[checking].tolist(), strict=True)
+    return {row: FinishReason.STOP for row, token_id in sampled if token_id in table.requests[row].ending_ids}
 
 
 def _end_rows(state: SchedulerState, reasons: Mapping[int, FinishReason]) -> list[Finished]:

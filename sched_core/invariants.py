@@ -66,8 +66,9 @@ def _check_blocks(state: SchedulerState) -> None:
     _require(pool.num_free + len(owned) == pool.num_blocks, "a block is neither free nor owned")
     for block in range(pool.num_blocks):
         _require(pool.references(block) == owned[block], f"block {block} counts {pool.references(block)} references")
+    keys = pool.cache.keys
     for key, blocks in pool.cache.as_dict().items():
-        _require(all(pool.cache.keys[block] == key for block in blocks), "the cache index and the blocks disagree")
+        _require(all(keys[block] == key for block in blocks), "the cache index and the blocks disagree")
 
 
 def _check_counters(state: SchedulerState) -> None:
@@ -86,7 +87,7 @@ def state_of(engine: EngineCore) -> dict[str, Any]:
     """All that a step may change, as plain comparable values; equal before ``begin_step`` and after ``cancel_step``."""
     state: SchedulerState = engine._state  # noqa: SLF001 - the checker looks inside by design
     pool, table, size = state.pool, state.running, state.running.size
-    columns = ("request_ids", "num_tokens", "num_computed", "capacity", "stop_at", "key_at", "entry_tokens")
+    columns = ("request_ids", "num_tokens", "num_computed", "capacity", "stop_at", "check_at", "entry_tokens")
     return {
         "queue": [(request.request_id, request.requeue, request.num_bypassed) for request in state.queue],
         "running": {name: getattr(table, name)[:size].tolist() for name in columns},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,7 @@ class StartedRequest:
     block_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StepPlan:
+class StepPlan(NamedTuple):
     """The batch of one step, one entry per row in every column; rows are in scheduling order.
 
     Row ``i`` computes tokens ``[num_computed[i], num_computed[i] + num_new[i])`` of request ``request_ids[i]``.
@@ -39,7 +38,8 @@ class StepPlan:
     Blocks granted in this step lie flat in ``new_block_ids``; row ``i`` owns ``num_new_blocks[i]`` of them (for a
     started request these are the blocks after its prefix hits). ``started`` rows are the last ``len(started)``
     rows, in the same order. ``preempted`` lost their blocks before this step ran. ``num_waiting`` and
-    ``num_running`` are the queue lengths after planning, ``num_free_blocks`` the pool's.
+    ``num_running`` are the queue lengths after planning, ``num_free_blocks`` the pool's. Compare plans by
+    ``to_bytes``.
     """
 
     step_id: int

@@ -10,16 +10,21 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, repeat
 from struct import Struct
 
 _SEGMENT = Struct("<cQQQ")
 _TOKEN_HEADER = Struct("<cQ")
 
 
-def encode_segment(stream: int, offset: int, length: int) -> bytes:
-    """Canonical bytes of one piece of a stream, made without an object."""
-    return _SEGMENT.pack(b"s", stream, offset, length)
+def encode_segments(stream: int, start: int, end: int, size: int) -> list[bytes]:
+    """Canonical bytes of each full ``size`` tokens of ``[start, end)`` of a stream, made without objects."""
+    return list(map(_SEGMENT.pack, repeat(b"s"), repeat(stream), range(start, end - size + 1, size), repeat(size)))
+
+
+def encode_token_ids(ids: array[int]) -> bytes:
+    """Canonical bytes of explicit ids, made without an object."""
+    return _TOKEN_HEADER.pack(b"t", len(ids)) + ids.tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Segment:
         return Segment(self.stream, self.offset + start, end - start)
 
     def encode(self) -> bytes:
-        return encode_segment(self.stream, self.offset, self.length)
+        return _SEGMENT.pack(b"s", self.stream, self.offset, self.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class TokenIds:
         return TokenIds(self.ids[start:end])
 
     def encode(self) -> bytes:
-        return _TOKEN_HEADER.pack(b"t", len(self.ids)) + self.ids.tobytes()
+        return encode_token_ids(self.ids)
 
 
 Piece = Segment | TokenIds
@@ -96,15 +101,14 @@ class Prompt:
         """``encode`` of each ``size`` tokens of ``[start, end)``; ``end - start`` is a multiple of ``size``."""
         if len(self.pieces) == 1 and isinstance(self.pieces[0], Segment):  # the common case, without objects
             stream, offset = self.pieces[0].stream, self.pieces[0].offset
-            pack = _SEGMENT.pack
-            return [pack(b"s", stream, begin, size) for begin in range(offset + start, offset + end, size)]
+            return encode_segments(stream, offset + start, offset + end, size)
         return [self.encode(begin, begin + size) for begin in range(start, end, size)]
 
     def slice(self, start: int, end: int) -> Iterator[Piece]:
         """The pieces that cover tokens ``[start, end)``, cut to that range."""
         begin = 0
         for piece, piece_end in zip(self.pieces, self._ends, strict=True):
-            if piece_end > start and begin < end:
+            if max(begin, start) < min(piece_end, end):
                 yield piece.part(max(start - begin, 0), min(end, piece_end) - begin)
             begin = piece_end
 

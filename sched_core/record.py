@@ -177,11 +177,13 @@ def _concatenate(arrays: list[Ints]) -> Ints:
 def _spans(tokens: Columns) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
     """First time, last time and number of the tokens of each request."""
     ids, times = np.asarray(tokens["request_id"]), np.asarray(tokens["time_ns"])
-    unique, first, count = np.unique(ids, return_index=True, return_counts=True)
-    _, last = np.unique(ids[::-1], return_index=True)
-    names = unique.tolist()
+    order = np.argsort(ids, kind="stable")  # tokens of a request stay in order of delivery
+    ids, times = ids[order], times[order]
+    starts = np.flatnonzero(np.diff(ids, prepend=-1))
+    ends = np.append(starts, len(ids))[1:]
+    names = ids[starts].tolist()
     return (
-        dict(zip(names, times[first].tolist(), strict=True)),
-        dict(zip(names, times[::-1][last].tolist(), strict=True)),
-        dict(zip(names, count.tolist(), strict=True)),
+        dict(zip(names, times[starts].tolist(), strict=True)),
+        dict(zip(names, times[ends - 1].tolist(), strict=True)),
+        dict(zip(names, (ends - starts).tolist(), strict=True)),
     )

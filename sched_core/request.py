@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from sched_core.prompt import Piece, Prompt, Segment, TokenIds, encode_segment
+from sched_core.prompt import Piece, Prompt, Segment, TokenIds, encode_segments, encode_token_ids
 from sched_core.spec import RequestSpec
 
 # Made-up outputs of requests without an output stream of their own choice live above every workload's streams.
@@ -68,21 +68,21 @@ class Request:
     def encode_blocks(self, start: int, end: int, size: int) -> list[bytes]:
         """Canonical bytes of each full block of ``size`` tokens among known tokens ``[start, end)``."""
         num_prompt = self.num_prompt_tokens
-        if start < num_prompt:
-            prompt_end = max(start, min(end, num_prompt) // size * size)
-            blocks = self.spec.prompt.encode_blocks(start, prompt_end, size)
-            if prompt_end < num_prompt and prompt_end + size <= end:
-                blocks.append(self._encode_across(prompt_end, prompt_end + size))
-                prompt_end += size
-            start = prompt_end
-        else:
-            blocks = []
-        return blocks + [self._encode_output(begin - num_prompt, size) for begin in range(start, end - size + 1, size)]
+        if start >= num_prompt:
+            return self._encode_output(start - num_prompt, end - num_prompt, size)
+        prompt_end = max(start, min(end, num_prompt) // size * size)
+        blocks = self.spec.prompt.encode_blocks(start, prompt_end, size)
+        if prompt_end < num_prompt and prompt_end + size <= end:
+            blocks.append(self._encode_across(prompt_end, prompt_end + size))
+            prompt_end += size
+        return blocks + self._encode_output(prompt_end - num_prompt, end - num_prompt, size)
 
-    def _encode_output(self, start: int, size: int) -> bytes:
-        if self.output_ids:
-            return TokenIds(self.output_ids[start : start + size]).encode()
-        return encode_segment(self.output_stream, start, size)
+    def _encode_output(self, start: int, end: int, size: int) -> list[bytes]:
+        """Each full block of ``size`` sampled tokens among those from ``start`` to ``end``."""
+        if not self.output_ids:
+            return encode_segments(self.output_stream, start, end, size)
+        begins = range(start, end - size + 1, size)
+        return [encode_token_ids(self.output_ids[begin : begin + size]) for begin in begins]
 
     def _encode_across(self, start: int, end: int) -> bytes:
         """Bytes of a block that begins in the prompt and ends in the output."""

@@ -15,8 +15,9 @@ class RunningTable:
     Between steps, for every row: ``num_computed < num_tokens <= stop_at`` and ``num_computed <= capacity``.
     ``num_tokens`` counts the known tokens, ``num_computed`` those whose KV is stored, ``capacity`` the tokens that
     the owned blocks hold. The request ends when ``num_tokens`` reaches ``stop_at``; its next prefix-cache key is due
-    at ``key_at`` known tokens; ``entry_tokens`` is ``num_tokens`` when it entered the batch; ``checks_ids`` is 1
-    when it has end-of-sequence or stop ids to compare with, ``num_checking`` counts those rows.
+    at ``key_at`` known tokens; ``check_at`` is the smaller of the two; ``entry_tokens`` is ``num_tokens`` when it
+    entered the batch; ``checks_ids`` is 1 when it has end-of-sequence or stop ids to compare with, ``num_checking``
+    counts those rows.
     """
 
     def __init__(self, max_rows: int, journal: Journal) -> None:
@@ -28,7 +29,7 @@ class RunningTable:
             self.num_computed,
             self.capacity,
             self.stop_at,
-            self.key_at,
+            self.check_at,
             self.entry_tokens,
             self.checks_ids,
         ) = self._columns
@@ -53,23 +54,23 @@ class RunningTable:
             num_computed,
             capacity,
             stop_at,
-            key_at,
+            min(stop_at, key_at),
             num_tokens,
             checks_ids,
         )
         self.requests.append(request)
         self.num_checking += checks_ids
-        self._record(self._pop)
+        self._record((self._pop,))
 
     def grow(self, rows: Ints, num_slots: Ints) -> None:
         """Rows (each once) got blocks for ``num_slots`` more tokens."""
         self.capacity[rows] += num_slots
-        self._record(self._shrink, rows, num_slots)
+        self._record((self._shrink, rows, num_slots))
 
     def remove(self, gone: Bools) -> None:
         """Remove the rows marked in ``gone`` (one flag per row); the others keep their order."""
         size = len(self.requests)
-        self._record(self._restore, self.requests, self._columns[:, :size].copy(), self.num_checking)
+        self._record((self._restore, self.requests, self._columns[:, :size].copy(), self.num_checking))
         keep = (~gone).nonzero()[0]
         self._columns[:, : len(keep)] = self._columns[:, keep]
         self.requests = [self.requests[row] for row in keep.tolist()]
@@ -80,7 +81,7 @@ class RunningTable:
         request = self.requests[row]
         before = request.num_output_tokens
         request.num_output_tokens = int(self.num_tokens[row]) - request.spec.num_prompt_tokens
-        self._record(self._set_outputs, request, before)
+        self._record((self._set_outputs, request, before))
         return request
 
     def _pop(self) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sched_core.plan import Ints
+from sched_core.plan import Bools, Ints
 
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -15,19 +15,26 @@ class Share(NamedTuple):
     """Rows of the running table that are given tokens together.
 
     Row ``rows[i]`` computes ``tokens[i]`` tokens from ``computed[i]`` on and gets ``num_blocks[i]`` new blocks.
+    ``at_edge[i]`` is true when that reaches the end of the blocks it had: other rows neither take nor fill a block.
     """
 
     rows: Ints
     computed: Ints
     tokens: Ints
     num_blocks: Ints
+    at_edge: Bools
+
+    @classmethod
+    def of_row(cls, row: int, computed: int, tokens: int, num_blocks: int) -> Share:
+        counts = np.array([[row], [computed], [tokens], [num_blocks]])
+        return cls(counts[0], counts[1], counts[2], counts[3], np.ones(1, dtype=np.bool_))
 
     def part(self, start: int, end: int) -> Share:
-        part = slice(start, end)
-        return Share(self.rows[part], self.computed[part], self.tokens[part], self.num_blocks[part])
+        return self.where(slice(start, end))
 
-    def where(self, kept: Ints) -> Share:
-        return Share(self.rows[kept], self.computed[kept], self.tokens[kept], self.num_blocks[kept])
+    def where(self, kept: Ints | slice) -> Share:
+        rows, computed, tokens, num_blocks, at_edge = self
+        return Share(rows[kept], computed[kept], tokens[kept], num_blocks[kept], at_edge[kept])
 
 
 class Schedule:
@@ -60,7 +67,8 @@ class Schedule:
             for position in (share.rows == row).nonzero()[0].tolist():
                 first_block += int(share.num_blocks[:position].sum())
                 del self._block_ids[first_block : first_block + int(share.num_blocks[position])]
-                self._shares[index] = share.where((share.rows != row).nonzero()[0])
+                rest = share.where((share.rows != row).nonzero()[0])
+                self._shares[index : index + 1] = [rest] if len(rest.rows) else []
                 return int(share.tokens[position])
             first_block += int(share.num_blocks.sum())
         return 0
@@ -73,10 +81,5 @@ class Schedule:
         """Everything scheduled, as one share."""
         if len(self._shares) == 1:
             return self._shares[0]
-        shares = [Share(_NONE, _NONE, _NONE, _NONE), *self._shares]
-        return Share(
-            np.concatenate([share.rows for share in shares]),
-            np.concatenate([share.computed for share in shares]),
-            np.concatenate([share.tokens for share in shares]),
-            np.concatenate([share.num_blocks for share in shares]),
-        )
+        shares = self._shares or [Share(_NONE, _NONE, _NONE, _NONE, _NONE > 0)]
+        return Share(*map(np.concatenate, zip(*shares, strict=True)))

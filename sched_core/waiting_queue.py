@@ -48,15 +48,15 @@ class WaitingQueue:
 
     def push_front(self, request: Request) -> None:
         """Requeue a preempted request ahead of all others of its rank."""
-        self._record(self._set_requeue, request, request.requeue, self._num_requeued)
+        self._record((self._set_requeue, request, request.requeue, self._num_requeued))
         self._num_requeued += 1
         request.requeue = -self._num_requeued
         self._insert(request)
-        self._record(self._delete, request)
+        self._record((self._delete, request))
 
     def remove(self, request: Request) -> None:
         self._delete(request)
-        self._record(self._insert, request)
+        self._record((self._insert, request))
 
     def rerank(self, rank: Callable[[Request], tuple[float, ...]]) -> None:
         """Ask for every rank again and sort."""

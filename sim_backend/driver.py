@@ -77,10 +77,10 @@ class _Simulation:
 
     def process(self) -> Generator[simpy.Event, Any, None]:
         """The engine: one turn of the loop per step or idle wait."""
-        environment, engine = self.environment, self.engine
+        environment, engine, recorder = self.environment, self.engine, self.recorder
         while True:
-            self._send_due()
             start = environment.now
+            self._send_due(start)
             step = engine.begin_step(start)
             if isinstance(step, Idle):
                 wake_at = self._wake_time(step)
@@ -90,16 +90,16 @@ class _Simulation:
                 continue
             features = step_features(step, self.capture_sizes)
             yield environment.timeout(self.cost_model.step_ns(features, start))
-            events = engine.finish_step(step.step_id, self._result(step), environment.now)
-            self.recorder.step(step, features, start, environment.now)
-            self._tell(events)
+            end = environment.now
+            events = engine.finish_step(step.step_id, self._result(step), end)
+            recorder.step(step, features, start, end)
+            self._tell(events, end)
             if self.checker is not None:
                 self.checker.after_step(step)
 
-    def _send_due(self) -> None:
-        now = self.environment.now
+    def _send_due(self, now: int) -> None:
         for request_id in self.traffic.due_aborts(now):
-            self._tell(self.engine.abort(request_id, now))
+            self._tell(self.engine.abort(request_id, now), now)
         for spec in self.traffic.due(now):
             admission = self.engine.add_request(spec, now)
             if admission.refusal is None:
@@ -119,8 +119,7 @@ class _Simulation:
         token_ids = self.token_source(plan) if self.token_source is not None else None
         return StepResult(token_ids=token_ids, ended=self.script.ended(plan))
 
-    def _tell(self, events: tuple[Event, ...]) -> None:
-        now = self.environment.now
+    def _tell(self, events: tuple[Event, ...], now: int) -> None:
         self.recorder.events(events, now)
         finished = [event for event in events if isinstance(event, Finished)]
         for event in finished:

@@ -20,10 +20,11 @@ class RecordedTokens:
     def __init__(self, request_ids: Sequence[int] | Ints, token_ids: Sequence[int] | Ints) -> None:
         owners, ids = np.asarray(request_ids), np.asarray(token_ids)
         order = np.argsort(owners, kind="stable")
-        names, starts = np.unique(owners[order], return_index=True)
-        parts = np.split(ids[order], starts[1:])
+        names, starts, counts = np.unique(owners[order], return_index=True, return_counts=True)
+        spans = zip(names.tolist(), starts.tolist(), counts.tolist(), strict=True)
+        ids = ids[order]
         self._left: dict[int, Iterator[int]] = {
-            name: iter(part.tolist()) for name, part in zip(names.tolist(), parts, strict=True)
+            name: iter(ids[start : start + count].tolist()) for name, start, count in spans
         }
 
     def __call__(self, plan: StepPlan) -> Ints:

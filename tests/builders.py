@@ -25,7 +25,9 @@ def make_engine(policies: Mapping[str, str] | None = None, *, num_blocks: int = 
     return EngineCore(settings, build_policies(**(policies or {})))
 
 
-def make_request(request_id: int, length: int = 10, max_tokens: int = 16, *, shared: int = 0, **spec: Any) -> RequestSpec:
+def make_request(
+    request_id: int, length: int = 10, max_tokens: int = 16, *, shared: int = 0, **spec: Any
+) -> RequestSpec:
     """A request of ``length`` prompt tokens, the first ``shared`` of them common to all requests made here."""
     own = Segment(1000 + request_id, 0, length - shared)
     prompt = spec.pop("prompt", Prompt((Segment(0, 0, shared), own)))
@@ -99,7 +101,7 @@ class Harness:
 
     def run(self, max_steps: int = 10_000) -> list[dict[int, int]]:
         """Step until the engine is idle."""
-        done = []
+        done: list[dict[int, int]] = []
         while self.engine.has_unfinished:
             assert len(done) < max_steps, "no end in sight"
             done.append(self.step())

@@ -12,6 +12,8 @@ from real_backend.attention.base import AttentionMetadata, AttentionShape, Graph
 from real_backend.kernels.triton_decode import combine_kernel, decode_kernel
 from real_backend.kernels.triton_prefill import prefill_kernel
 
+_MAX_SPLITS = 32
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileSizes:
@@ -33,10 +35,8 @@ class TileSizes:
         """From sm_90 on an SM has twice the shared memory of an sm_89, where the tiles must fit in 99 KiB."""
         is_roomy = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
         if is_roomy:
-            return cls(
-                block_m=128, small_block_m=64, block_n=64, prefill_stages=3, decode_block_n=64, decode_stages=3
-            )
-        return cls(block_m=128, small_block_m=64, block_n=32, prefill_stages=2, decode_block_n=32, decode_stages=3)
+            return cls(block_m=128, small_block_m=64, block_n=64, prefill_stages=3, decode_block_n=64, decode_stages=3)
+        return cls(block_m=128, small_block_m=64, block_n=64, prefill_stages=2, decode_block_n=32, decode_stages=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +70,7 @@ class TritonBackend:
 
     def begin_step(self, meta: AttentionMetadata) -> None:
         self._meta = meta
-        self._num_splits = self._splits(self._num_decode_rows(meta), meta.max_seqlen_k)
+        self._num_splits = self._splits(self._num_decode_rows(meta))
         has_prefills = meta.num_decodes < meta.num_rows
         self._tiles = prefill_tiles(meta, self._block_m(meta), self._group) if has_prefills else None
 
@@ -95,12 +95,9 @@ class TritonBackend:
         """Decode programs that keep the GPU busy: splitting stops there, and so does the room for partial results."""
         return 4 * self._num_sms
 
-    def _splits(self, num_rows: int, max_seqlen_k: int) -> int:
-        """A power of two, so that few kernels are compiled; no split shorter than two steps of the longest row."""
-        useful = max_seqlen_k // (2 * self._sizes.decode_block_n)
-        affordable = self._most_programs() // (max(num_rows, 1) * self._shape.num_kv_heads)
-        most = max(1, min(useful, affordable, 32))
-        return 1 << most.bit_length() - 1
+    def _splits(self, num_rows: int) -> int:
+        """Parts of a row; those that a short row does not need end at once."""
+        return max(1, min(self._most_programs() // (max(num_rows, 1) * self._shape.num_kv_heads), _MAX_SPLITS))
 
     def _block_m(self, meta: AttentionMetadata) -> int:
         num_lines = (len(meta.slot_mapping) - meta.num_decode_tokens) * self._shape.num_heads
@@ -136,7 +133,7 @@ class TritonBackend:
             HEAD_DIM=shape.head_dim,
             PAGE_SIZE=shape.block_size,
             BLOCK_N=self._sizes.decode_block_n,
-            NUM_SPLITS=splits,
+            IS_SPLIT=splits > 1,
             num_warps=4,
             num_stages=self._sizes.decode_stages,
         )
@@ -150,11 +147,12 @@ class TritonBackend:
             out,
             meta.cu_seqlens_q,
             meta.seqused_k,
+            self._num_splits,
             NUM_HEADS=self._shape.num_heads,
             HEAD_DIM=self._shape.head_dim,
             BLOCK_N=self._sizes.decode_block_n,
-            NUM_SPLITS=self._num_splits,
-            num_warps=1,
+            MAX_SPLITS=_MAX_SPLITS,
+            num_warps=4,
         )
 
     def _prefill(

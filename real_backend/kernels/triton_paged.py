@@ -8,13 +8,9 @@ import triton.language as tl
 
 @triton.jit
 def key_offsets(
-    table: tl.tensor,
-    start: tl.tensor,
-    num_keys: tl.tensor,
-    TOKEN_STRIDE: tl.constexpr,
-    PAGE_SIZE: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-) -> tl.tensor:
+    table: tl.tensor, start: tl.tensor, num_keys: tl.tensor,
+    TOKEN_STRIDE: tl.constexpr, PAGE_SIZE: tl.constexpr, BLOCK_N: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
     """Element offsets (int64 [BLOCK_N]) in the cache of keys ``start`` onwards; those past the last are in page 0.
 
     A block inside one page needs one look-up, any other one look-up per key. ``start`` is a multiple of BLOCK_N.
@@ -31,23 +27,11 @@ def key_offsets(
 
 @triton.jit
 def attend_block(
-    acc: tl.tensor,
-    largest: tl.tensor,
-    total: tl.tensor,
-    q: tl.tensor,
-    k_ptr: tl.tensor,
-    v_ptr: tl.tensor,
-    table: tl.tensor,
-    start: tl.tensor,
-    num_keys: tl.tensor,
-    last_visible: tl.tensor,
-    scale_log2: tl.tensor,
-    TOKEN_STRIDE: tl.constexpr,
-    PAGE_SIZE: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
+    acc: tl.tensor, largest: tl.tensor, total: tl.tensor, q: tl.tensor, k_ptr: tl.tensor, v_ptr: tl.tensor,
+    table: tl.tensor, start: tl.tensor, num_keys: tl.tensor, last_visible: tl.tensor, scale_log2: tl.tensor,
+    TOKEN_STRIDE: tl.constexpr, PAGE_SIZE: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr,
     MASKED: tl.constexpr,
-) -> tl.tensor:
+) -> tl.tensor:  # fmt: skip
     """The running softmax (acc [M, D], largest and total [M]) after BLOCK_N more keys.
 
     Without MASKED every key must be visible to every row; with it row ``i`` sees keys up to ``last_visible[i]``, and

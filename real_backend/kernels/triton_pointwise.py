@@ -11,15 +11,9 @@ from real_backend.kernels.base import QkvStore
 
 @triton.jit
 def _rms_norm_kernel(
-    x_ptr: tl.tensor,
-    residual_ptr: tl.tensor,
-    weight_ptr: tl.tensor,
-    out_ptr: tl.tensor,
-    eps: tl.tensor,
-    ADD: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-) -> None:
+    x_ptr: tl.tensor, residual_ptr: tl.tensor, weight_ptr: tl.tensor, out_ptr: tl.tensor, eps: tl.tensor,
+    ADD: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+) -> None:  # fmt: skip
     """One program a row. With ADD, x is first added to the residual, which takes the sum."""
     columns = tl.arange(0, BLOCK)
     inside = columns < WIDTH
@@ -34,7 +28,10 @@ def _rms_norm_kernel(
 
 
 @triton.jit
-def _silu_mul_kernel(gate_up_ptr: tl.tensor, out_ptr: tl.tensor, WIDTH: tl.constexpr, BLOCK: tl.constexpr) -> None:
+def _silu_mul_kernel(
+    gate_up_ptr: tl.tensor, out_ptr: tl.tensor,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+) -> None:  # fmt: skip
     """Program (row, part): BLOCK columns of one row."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -53,16 +50,10 @@ def _load_halves(pointers: tl.tensor, mask: tl.tensor, HALF: tl.constexpr) -> tl
 
 @triton.jit
 def _norm_rope_heads(
-    source: tl.tensor,
-    target: tl.tensor,
-    mask: tl.tensor,
-    norm: tl.tensor,
-    rotation: tl.tensor,
-    inside: tl.tensor,
+    source: tl.tensor, target: tl.tensor, mask: tl.tensor, norm: tl.tensor, rotation: tl.tensor, inside: tl.tensor,
     eps: tl.tensor,
-    NORMALISE: tl.constexpr,
-    HALF: tl.constexpr,
-) -> None:
+    NORMALISE: tl.constexpr, HALF: tl.constexpr,
+) -> None:  # fmt: skip
     """Heads [rows, HALF_BLOCK], given by pointers to their first halves; norm and rotation are [1, HALF_BLOCK]."""
     first, second = _load_halves(source, mask, HALF)
     if NORMALISE:
@@ -77,22 +68,11 @@ def _norm_rope_heads(
 
 @triton.jit
 def _norm_rope_store_kernel(
-    qkv_ptr: tl.tensor,
-    positions_ptr: tl.tensor,
-    slots_ptr: tl.tensor,
-    cos_sin_ptr: tl.tensor,
-    q_norm_ptr: tl.tensor,
-    k_norm_ptr: tl.tensor,
-    k_cache_ptr: tl.tensor,
-    v_cache_ptr: tl.tensor,
-    eps: tl.tensor,
-    NORMALISE: tl.constexpr,
-    NUM_KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    GROUP_BLOCK: tl.constexpr,
-    HALF: tl.constexpr,
-    HALF_BLOCK: tl.constexpr,
-) -> None:
+    qkv_ptr: tl.tensor, positions_ptr: tl.tensor, slots_ptr: tl.tensor, cos_sin_ptr: tl.tensor, q_norm_ptr: tl.tensor,
+    k_norm_ptr: tl.tensor, k_cache_ptr: tl.tensor, v_cache_ptr: tl.tensor, eps: tl.tensor,
+    NORMALISE: tl.constexpr, NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_BLOCK: tl.constexpr,
+    HALF: tl.constexpr, HALF_BLOCK: tl.constexpr,
+) -> None:  # fmt: skip
     """One program for a token's k and v head and the GROUP q heads that share them; a head is two halves to rotate."""
     token = (tl.program_id(0) // NUM_KV_HEADS).to(tl.int64)
     kv_head = tl.program_id(0) % NUM_KV_HEADS

@@ -8,28 +8,14 @@ import triton.language as tl
 from real_backend.kernels.triton_paged import attend_block
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def prefill_kernel(
-    q_ptr: tl.tensor,
-    k_ptr: tl.tensor,
-    v_ptr: tl.tensor,
-    out_ptr: tl.tensor,
-    tile_row_ptr: tl.tensor,
-    tile_start_ptr: tl.tensor,
-    cu_seqlens_q_ptr: tl.tensor,
-    seqused_k_ptr: tl.tensor,
-    block_table_ptr: tl.tensor,
-    q_stride: tl.tensor,
-    table_stride: tl.tensor,
-    num_rows: tl.tensor,
-    scale_log2: tl.tensor,
-    NUM_KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    PAGE_SIZE: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-) -> None:
+    q_ptr: tl.tensor, k_ptr: tl.tensor, v_ptr: tl.tensor, out_ptr: tl.tensor, tile_row_ptr: tl.tensor,
+    tile_start_ptr: tl.tensor, cu_seqlens_q_ptr: tl.tensor, seqused_k_ptr: tl.tensor, block_table_ptr: tl.tensor,
+    q_stride: tl.tensor, table_stride: tl.tensor, num_rows: tl.tensor, scale_log2: tl.tensor,
+    NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, HEAD_DIM: tl.constexpr, PAGE_SIZE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+) -> None:  # fmt: skip
     """Program (kv head, tile): BLOCK_M // GROUP queries of one row with the GROUP heads that share a kv head.
 
     Line ``m`` of the tile is query ``m // GROUP``, head ``m % GROUP``: both matrix products are then as tall as on
@@ -55,43 +41,23 @@ def prefill_kernel(
     q = tl.load(q_ptr + q_offsets, mask=valid[:, None], other=0.0)
 
     last_visible = num_keys - num_new + queries
+    kv_offset = kv_head * HEAD_DIM
     acc, total = _attend_keys(
-        q,
-        k_ptr + kv_head * HEAD_DIM,
-        v_ptr + kv_head * HEAD_DIM,
-        block_table_ptr + row.to(tl.int64) * table_stride,
-        num_keys,
-        num_keys - num_new + first_query,
-        last_visible,
-        scale_log2,
-        NUM_KV_HEADS * HEAD_DIM,
-        PAGE_SIZE,
-        BLOCK_M,
-        BLOCK_N,
-        HEAD_DIM,
-        QUERIES,
-    )
+        q, k_ptr + kv_offset, v_ptr + kv_offset, block_table_ptr + row.to(tl.int64) * table_stride,
+        num_keys, num_keys - num_new + first_query, last_visible, scale_log2,
+        NUM_KV_HEADS * HEAD_DIM, PAGE_SIZE, BLOCK_M, BLOCK_N, HEAD_DIM, QUERIES,
+    )  # fmt: skip
     out_offsets = (tokens * (NUM_KV_HEADS * GROUP) + heads)[:, None] * HEAD_DIM + dims[None, :]
     tl.store(out_ptr + out_offsets, acc / total[:, None], mask=valid[:, None])
 
 
 @triton.jit
 def _attend_keys(
-    q: tl.tensor,
-    k_ptr: tl.tensor,
-    v_ptr: tl.tensor,
-    table: tl.tensor,
-    num_keys: tl.tensor,
-    first_visible: tl.tensor,
-    last_visible: tl.tensor,
-    scale_log2: tl.tensor,
-    TOKEN_STRIDE: tl.constexpr,
-    PAGE_SIZE: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    QUERIES: tl.constexpr,
-) -> tl.tensor:
+    q: tl.tensor, k_ptr: tl.tensor, v_ptr: tl.tensor, table: tl.tensor, num_keys: tl.tensor, first_visible: tl.tensor,
+    last_visible: tl.tensor, scale_log2: tl.tensor,
+    TOKEN_STRIDE: tl.constexpr, PAGE_SIZE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    HEAD_DIM: tl.constexpr, QUERIES: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
     """Blocks that even the tile's first query sees whole need no mask; then the blocks on the diagonal."""
     acc = tl.zeros([BLOCK_M, HEAD_DIM], dtype=tl.float32)
     largest = tl.full([BLOCK_M], float("-inf"), dtype=tl.float32)

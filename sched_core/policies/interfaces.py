@@ -43,7 +43,11 @@ class StepDraft(Protocol):
         """True while no running request has decoded (each has at most the token of its prefill)."""
 
     def run(self, rows: Rows) -> None:
-        """Give running requests their next tokens, in order, within the budget; preempt when blocks run out."""
+        """Give running requests their next tokens, in order, within the budget; preempt when blocks run out.
+
+        Not after requests were admitted (SchedulerError): they share blocks that this step computes, so none of
+        those may be taken back.
+        """
 
     def admit(self, *, split_first_only: bool = False) -> None:
         """Take waiting requests in order while budget, ``max_num_seqs`` and blocks allow.

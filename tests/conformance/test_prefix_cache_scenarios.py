@@ -55,17 +55,17 @@ def test_decoding_takes_a_block_only_when_the_last_one_is_full() -> None:
     harness = make_harness(max_num_batched_tokens=64)
     harness.add(make_request(0, 55, max_tokens=100))
     harness.step()
-    keys = internals(harness.engine).pool.cache.keys
+    cache = internals(harness.engine).pool.cache
     harness.steps(4)
     blocks = list(blocks_of(harness.engine, 0))
     assert len(blocks) == 4
-    assert keys[blocks[-1]] is None
+    assert cache.keys[blocks[-1]] is None
     harness.steps(15)
     grown = blocks_of(harness.engine, 0)
     assert grown[:4] == blocks
     assert len(grown) == 5
-    assert keys[grown[-2]] is not None
-    assert keys[grown[-1]] is None
+    assert cache.keys[grown[-2]] is not None
+    assert cache.keys[grown[-1]] is None
 
 
 def test_reused_block_forgets_what_it_cached() -> None:
@@ -179,7 +179,7 @@ def test_request_that_waits_for_blocks_is_counted_once() -> None:
     harness.add(make_request(1, 64, shared=32, max_tokens=1))
     harness.steps(3)
     assert running_ids(harness.engine) == [0]
-    while not running_ids(harness.engine) == [1] and harness.engine.has_unfinished:
+    while running_ids(harness.engine) != [1] and harness.engine.has_unfinished:
         harness.step()
     after = harness.engine.stats()
     names = ("requests", "queries", "hits")

@@ -8,7 +8,7 @@ import pytest
 
 from sched_core.events import FinishReason, RefusalReason
 from sched_core.prompt import Prompt
-from tests.builders import blocks_of, internals, make_harness, make_request, running_ids, waiting_ids
+from tests.builders import internals, make_harness, make_request, running_ids, waiting_ids
 
 BY_PRIORITY = {"order": "priority", "victim": "lowest_priority"}
 
@@ -54,6 +54,23 @@ def test_victim_that_was_already_scheduled_gives_its_tokens_back() -> None:
     assert plan.num_tokens == 2
     assert plan.num_running == 2
     harness.finish(plan)
+
+
+def test_victim_that_was_already_scheduled_leaves_no_block_findable_that_was_never_computed() -> None:
+    """The third chunk of request 0 is planned and taken back; when it resumes it must compute that chunk."""
+    harness = make_harness(
+        {"victim": "lowest_priority"},
+        num_blocks=7,
+        block_size=4,
+        max_num_batched_tokens=16,
+        long_prefill_token_threshold=8,
+        scheduler_reserve_full_isl=False,
+    )
+    harness.add(make_request(0, 28, max_tokens=1, priority=9), make_request(1, 3, max_tokens=3, priority=0))
+    assert harness.steps(3) == [{0: 8, 1: 3}, {0: 8, 1: 1}, {1: 1}]
+    assert harness.plans[-1].preempted == (0,)
+    harness.step()
+    assert harness.plans[-1].started[0].num_cached_tokens == 16
 
 
 def test_preempted_request_resumes_before_an_earlier_arrival_of_its_priority() -> None:
@@ -107,7 +124,7 @@ def test_endless_arrivals_do_not_delay_decodes(policy: str) -> None:
     harness.step()
     for i in range(40):
         harness.add(make_request(100 + i, 50, max_tokens=1))
-        assert {request_id: 1 for request_id in range(30)}.items() <= harness.step().items()
+        assert dict.fromkeys(range(30), 1).items() <= harness.step().items()
 
 
 def test_prefill_advances_without_prefix_caching() -> None:
@@ -189,85 +206,6 @@ def test_hits_are_pinned_before_new_blocks_are_taken() -> None:
     harness.finish(plan)
 
 
-def test_reused_block_is_not_found_under_its_old_content() -> None:
-    """nano-vllm 163: one block holds X, then Y; X again must be computed again."""
-    harness = make_harness(num_blocks=1, block_size=4)
-    for request_id, stream in enumerate([1, 2, 1]):
-        harness.add(make_request(request_id, prompt=Prompt.of_stream(stream, 4), max_tokens=1))
-        assert harness.step() == {request_id: 4}
-
-
-def test_twins_share_blocks_in_the_step_that_computes_them() -> None:
-    """nano-vllm 219."""
-    harness = make_harness()
-    prompt = Prompt.of_stream(3, 70)
-    harness.add(make_request(0, prompt=prompt), make_request(1, prompt=prompt))
-    assert harness.step() == {0: 70, 1: 6}
-    assert blocks_of(harness.engine, 0)[:4] == blocks_of(harness.engine, 1)[:4]
-
-
-@pytest.mark.parametrize("policy", ["mixed", "decode_first", "prefill_first", "static"])
-def test_sequence_cap_holds_across_steps(policy: str) -> None:
-    """nano-vllm 271: with a cap of 2 the first two requests end before the others start."""
-    harness = make_harness({"policy": policy}, max_num_seqs=2)
-    harness.add(*(make_request(i, 8, max_tokens=6) for i in range(4)))
-    steps = harness.run()
-    assert all(set(step) in ({0, 1}, {2, 3}) for step in steps)
-    assert [len(step) for step in steps] == [2] * 12
-
-
-def test_exhausted_pool_ends_a_request_instead_of_the_engine() -> None:
-    """nano-vllm 274: two blocks of 16 and a prompt of 32."""
-    harness = make_harness({"policy": "prefill_first"}, num_blocks=2)
-    harness.add(make_request(0, 32, max_tokens=10), make_request(1, 8, max_tokens=3))
-    harness.run()
-    assert harness.finished == {0: FinishReason.KV_CAPACITY, 1: FinishReason.LENGTH}
-
-
-def test_eight_prompts_with_partial_first_chunks_run_to_the_end() -> None:
-    """nano-vllm-v1 at its defaults: block 256, budget 1,024, 300 tokens each."""
-    harness = make_harness(block_size=256, max_num_batched_tokens=1024)
-    harness.add(*(make_request(i, 300, max_tokens=4) for i in range(8)))
-    harness.run()
-    assert harness.num_outputs == dict.fromkeys(range(8), 4)
-
-
-def test_step_may_hold_chunks_only() -> None:
-    """nano-vllm-v1 fails when no row of a step needs logits."""
-    harness = make_harness(max_num_batched_tokens=16)
-    harness.add(make_request(0, 20))
-    plan = harness.begin()
-    assert plan.num_samples == 0
-    harness.finish(plan, token_ids=[])
-    assert harness.events == []
-
-
-def test_short_prompts_do_not_wait_for_a_resumed_long_one_to_finish() -> None:
-    """nano-vllm-v1: decodes after a long prefill in the batch got no tokens; decode_first gives them theirs."""
-    harness = make_harness({"policy": "decode_first"}, max_num_batched_tokens=16)
-    harness.add(make_request(0, 8), make_request(1, 100))
-    harness.step()
-    decoded = [step[0] for step in harness.steps(6)]
-    assert decoded == [1] * 6
-
-
-def test_prefill_first_stalls_decodes_for_the_whole_prefill() -> None:
-    """nano-vllm, by its nature: 200 tokens at budget 32 are 7 steps without a decode."""
-    harness = make_harness({"policy": "prefill_first"}, max_num_batched_tokens=32)
-    harness.add(*(make_request(i, 4, max_tokens=50) for i in range(4)))
-    harness.steps(2)
-    harness.add(make_request(4, 200))
-    steps = harness.steps(8)
-    assert [set(step) for step in steps] == [{4}] * 7 + [{0, 1, 2, 3, 4}]
-
-
-def test_prefill_first_cuts_only_the_first_prompt_of_a_step() -> None:
-    """nano-vllm: the second prompt waits, though 10 tokens of budget are left."""
-    harness = make_harness({"policy": "prefill_first"}, max_num_batched_tokens=40)
-    harness.add(make_request(0, 30), make_request(1, 30))
-    assert harness.steps(2) == [{0: 30}, {1: 30}]
-
-
 def test_computed_counts_never_skip_or_repeat_within_a_stay() -> None:
     """sglang-jax 1010: chunks and preemptions must not lose positions."""
     harness = make_harness(num_blocks=9, max_num_batched_tokens=24)
@@ -286,7 +224,5 @@ def test_computed_counts_never_skip_or_repeat_within_a_stay() -> None:
             for started in plan.started
             if started.spec.request_id == request_id
         }
-        assert all(
-            follows == begins + length or follows in starts for (begins, length), (follows, _) in pairwise(rows)
-        )
+        assert all(follows == begins + length or follows in starts for (begins, length), (follows, _) in pairwise(rows))
         assert sum(rows[-1]) == 40 + 30 - 1

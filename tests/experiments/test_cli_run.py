@@ -73,7 +73,9 @@ def test_refused_requests_are_counted_and_the_run_is_a_success(twinserve, tmp_pa
 
 
 def test_notes_for_the_reader_are_below_the_table(twinserve, tmp_path):
-    answer = twinserve("run", write(tmp_path, small(workload__output_len={"dist": "fixed", "value": 1})), "--out", tmp_path)
+    answer = twinserve(
+        "run", write(tmp_path, small(workload__output_len={"dist": "fixed", "value": 1})), "--out", tmp_path
+    )
     assert "Note: every completed request has a single output token" in answer.out
 
 

@@ -29,7 +29,9 @@ def test_the_engine_section_has_the_schedulers_fields_and_defaults():
 
 
 def test_quoted_numbers_count_where_a_float_is_meant():
-    data = small(workload__arrival__request_rate="1e1", sim__cost_model__base_ms="2.5", metrics={"percentiles": ["5e1"]})
+    data = small(
+        workload__arrival__request_rate="1e1", sim__cost_model__base_ms="2.5", metrics={"percentiles": ["5e1"]}
+    )
     config = load(data)
     assert config.workload.arrival.request_rate == 10.0
     assert config.sim.cost_model.base_ms == 2.5

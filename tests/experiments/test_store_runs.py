@@ -161,7 +161,7 @@ def test_a_run_that_stops_midway_keeps_what_it_had(run, tmp_path, monkeypatch):
             self.left -= 1
             self.recorder.step(*arguments)
 
-    import sim_backend.driver as driver
+    from sim_backend import driver
 
     real = driver.simulate
     monkeypatch.setattr(driver, "simulate", stop_after_three_steps)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from experiments import sweep as sweep_module
 from tests.experiments.small_experiments import CommandLine, small, write
@@ -62,9 +63,7 @@ def test_only_what_is_missing_is_run(sweep, tmp_path, monkeypatch):
     (tmp_path / "out" / lost / "result.json").unlink()
     ran = []
     run = sweep_module.run_experiment
-    monkeypatch.setattr(
-        sweep_module, "run_experiment", lambda *a, **o: ran.append(run(*a, **o).run_id) if a else None
-    )
+    monkeypatch.setattr(sweep_module, "run_experiment", lambda *a, **o: ran.append(run(*a, **o).run_id))
     answer = sweep(data)
     assert ran == [lost]
     assert "4 of 4 points finished, 3 of them were already there" in answer.out
@@ -118,14 +117,14 @@ def test_a_worker_that_dies_is_one_line_and_what_finished_is_summarised(sweep, t
     monkeypatch.syspath_prepend(tmp_path)
     source = "import os\n\n\nclass Deadly:\n    def compose(self, step):\n        os._exit(1)\n"
     (tmp_path / "policy_that_kills.py").write_text(source)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    data = {"include": [{"seed": 1}, {"engine.policy": "policy_that_kills:Deadly"}], "executor": {"workers": 1}}
+    get_reusable_executor().shutdown()  # workers of earlier tests do not know the new module
+    deadly = {"engine.policy": "policy_that_kills:Deadly"}
     sweep({"include": [{"seed": 1}], "executor": {"kind": "serial"}})
-    answer = sweep(data)
+    answer = sweep({"include": [{"seed": 1}, deadly, {**deadly, "seed": 2}], "executor": {"workers": 2}})
     assert answer.code == 1
-    assert "a worker process died" in answer.err
+    assert "a worker process died" in answer.line
     assert len(rows(tmp_path / "out" / "summary.csv")) == 1
-    assert len(rows(tmp_path / "out" / "failures.csv")) == 1
+    assert len(rows(tmp_path / "out" / "failures.csv")) == 2
 
 
 def test_seeds_are_averaged_as_figures_not_as_requests(sweep, tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sched_core.events import FinishReason
 from sched_core.policies.registry import names
 from tests.laws.fake_model import expected_tokens
-from tests.laws.worlds import VOCAB_SIZE, Played, World, law, play, worlds
+from tests.laws.worlds import VOCAB_SIZE, Played, World, crowds, law, play, worlds
 
 BUILT_IN = names()
 COMBINATIONS = list(product(BUILT_IN["policy"], BUILT_IN["order"], BUILT_IN["victim"]))
@@ -29,6 +29,12 @@ def _assert_true_tokens(played: Played) -> None:
 @law(200)
 @given(worlds())
 def test_tokens_do_not_depend_on_scheduling(world: World) -> None:
+    _assert_true_tokens(play(world))
+
+
+@law(150)
+@given(crowds())
+def test_tokens_do_not_depend_on_who_is_preempted_after_being_scheduled(world: World) -> None:
     _assert_true_tokens(play(world))
 
 
@@ -55,9 +61,7 @@ AMPLE = {"num_blocks": 400, "max_model_len": 60}
 @given(worlds(misfortunes=False, fixed=AMPLE | {"max_num_batched_tokens": 40}))
 def test_chunked_and_unchunked_prefills_generate_the_same_tokens(world: World) -> None:
     whole = play(replace(world, config=replace(world.config, enable_chunked_prefill=False)))
-    chunked = play(
-        replace(world, config=replace(world.config, enable_chunked_prefill=True, max_num_batched_tokens=3))
-    )
+    chunked = play(replace(world, config=replace(world.config, enable_chunked_prefill=True, max_num_batched_tokens=3)))
     assert _completed(whole) == _completed(chunked)
     assert len(_completed(whole)) == len(world.arrivals)
 

@@ -120,6 +120,32 @@ def worlds(draw: st.DrawFn, *, misfortunes: bool = True, fixed: Mapping[str, Any
     )
 
 
+@st.composite
+def crowds(draw: st.DrawFn) -> World:
+    """Long prompts that are chunked in a crowded pool, and urgent short ones that take their blocks in mid-step."""
+    chunk = draw(st.sampled_from([4, 6]))
+    num_long, num_short = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    long_prompts = [Prompt.of_stream(draw(st.integers(0, 1)), draw(st.integers(16, 26))) for _ in range(num_long)]
+    short_prompts = [Prompt.of_stream(2 + i, draw(st.integers(1, 3))) for i in range(num_short)]
+    specs = [
+        RequestSpec(request_id=i, prompt=prompt, max_tokens=draw(st.integers(3, 12)), priority=9 if i < num_long else 0)
+        for i, prompt in enumerate([*long_prompts, *short_prompts])
+    ]
+    return World(
+        config=SchedulerConfig(
+            num_blocks=draw(st.integers(13, 18)),
+            block_size=2,
+            max_num_batched_tokens=20,
+            max_num_seqs=5,
+            long_prefill_token_threshold=chunk,
+            scheduler_reserve_full_isl=False,
+        ),
+        policies={"policy": draw(st.sampled_from(["mixed", "decode_first"])), "victim": "lowest_priority"},
+        arrivals=tuple((0, spec) for spec in specs),
+        cancels=frozenset(draw(st.lists(st.integers(0, 12), max_size=3))),
+    )
+
+
 @dataclass
 class Played:
     """What came of a world. ``boundaries[i]`` is the step boundary at which plan ``i`` was made."""

@@ -79,9 +79,7 @@ def paged_batch(
         )
     q = torch.randn(int(meta.cu_seqlens_q[-1]), num_heads, head_dim, generator=generator)
     q, caches = q.to(device, dtype), caches.to(device, dtype)
-    on_device = metadata(
-        rows, block_size, torch.Generator().manual_seed(seed), mixed_graph=mixed_graph, device=device
-    )
+    on_device = metadata(rows, block_size, torch.Generator().manual_seed(seed), mixed_graph=mixed_graph, device=device)
     return PagedBatch(q=q, k_cache=caches[0], v_cache=caches[1], meta=on_device)
 
 

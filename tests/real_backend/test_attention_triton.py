@@ -6,8 +6,7 @@ import os
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from real_backend.attention import AttentionShape
 from tests.real_backend.paged_batches import PagedBatch, dense_attention, paged_batch
@@ -53,6 +52,8 @@ def attended(batch: PagedBatch, tiles: Any = None) -> torch.Tensor:
     wide = torch.cat((batch.q.flatten(1), torch.full_like(batch.q[:, 0], float("nan"))), dim=1)
     q = wide[:, : batch.q[0].numel()].unflatten(1, batch.q.shape[1:])
     out = torch.full_like(batch.q, float("nan"))
+    backend._partial.fill_(3.0)  # what an earlier step left there must not matter
+    backend._partial_lse.fill_(9.0)
     backend.begin_step(batch.meta)
     backend.forward(q, batch.k_cache, batch.v_cache, 0, out)
     return out
@@ -101,11 +102,19 @@ def test_a_mixed_graph_tells_rows_apart_on_the_device(device: str) -> None:
 
 
 @on_gpu_or_interpreted
-def test_empty_rows_and_padding_tokens_are_left_alone(device: str) -> None:
+def test_the_mask_starts_where_the_first_query_stops_seeing(device: str) -> None:
+    rows = [(3, context + 3) for context in range(12, 20)]
+    batch = paged_batch(rows, block_size=16, heads=(4, 2, 16), device=device)
+    assert_right(batch, attended(batch, tiny_tiles()))
+
+
+@on_gpu_or_interpreted
+@pytest.mark.parametrize("rows", [MIXED_ROWS, [(1, 90)], [(4, 90)]], ids=["many", "one_split", "one_prefill"])
+def test_empty_rows_and_padding_tokens_are_left_alone(device: str, rows: list[tuple[int, int]]) -> None:
     """What a mixed graph adds: rows without tokens that see one key, and tokens that belong to no row."""
     import dataclasses
 
-    batch = paged_batch(MIXED_ROWS, block_size=16, heads=(4, 2, 16), device=device, mixed_graph=True)
+    batch = paged_batch(rows, block_size=16, heads=(4, 2, 16), device=device, mixed_graph=True)
     meta, padding = batch.meta, 11
     padded_meta = dataclasses.replace(
         meta,
@@ -115,7 +124,7 @@ def test_empty_rows_and_padding_tokens_are_left_alone(device: str) -> None:
         slot_mapping=torch.cat((meta.slot_mapping, torch.full((padding,), -1, device=device))),
         max_seqlen_q=len(batch.q) + padding,
     )
-    padded = dataclasses.replace(batch, q=torch.cat((batch.q, batch.q[:padding])), meta=padded_meta)
+    padded = dataclasses.replace(batch, q=torch.cat((batch.q, batch.q[:1].expand(padding, -1, -1))), meta=padded_meta)
     out = attended(padded, tiny_tiles())
     assert_right(batch, out[:-padding])
     assert out[-padding:].isnan().all()
@@ -141,8 +150,5 @@ def test_tiles_cover_every_prefill_query_once(device: str) -> None:
         real = sorted(tile for tile in listed if tile[0] < len(MIXED_ROWS))
         skipped = {index for index, (new, _) in enumerate(MIXED_ROWS) if new == 1} if mixed_graph else {0, 1, 2}
         assert real == [
-            (row, start)
-            for row, (new, _) in enumerate(MIXED_ROWS)
-            if row not in skipped
-            for start in range(0, new, 8)
+            (row, start) for row, (new, _) in enumerate(MIXED_ROWS) if row not in skipped for start in range(0, new, 8)
         ]

@@ -6,8 +6,7 @@ import os
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from real_backend.kernels.base import QkvStore, pointwise_kernels
 from real_backend.kernels.reference import TorchKernels

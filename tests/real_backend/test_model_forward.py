@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+import torch
 
 from real_backend.attention import AttentionShape, make_attention_backend
 from real_backend.model import Qwen3Model
@@ -96,7 +95,12 @@ class Session:
         positions = [torch.arange(done, len(ids)) for ids, done in zip(tokens, computed, strict=True)]
         self.attention.begin_step(meta)
         return self.model.forward(
-            torch.tensor(sum(new_ids, [])), torch.cat(positions), self.kv_caches, meta, self.attention, rows
+            torch.tensor(list(chain.from_iterable(new_ids))),
+            torch.cat(positions),
+            self.kv_caches,
+            meta,
+            self.attention,
+            rows,
         )
 
 
@@ -145,7 +149,9 @@ def test_greedy_tokens_equal_transformers_generate(pair: tuple[Any, Qwen3Model, 
     assert tokens == expected
 
 
-def test_sharded_checkpoint_really_is_sharded(pair: tuple[Any, Qwen3Model, Path], request: pytest.FixtureRequest) -> None:
+def test_sharded_checkpoint_really_is_sharded(
+    pair: tuple[Any, Qwen3Model, Path], request: pytest.FixtureRequest
+) -> None:
     _, _, folder = pair
     is_sharded = "[sharded]" in request.node.name
     assert (len(list(folder.glob("*.safetensors"))) > 1) == is_sharded

@@ -185,6 +185,12 @@ def test_running_out_of_memory_cancels_the_step_and_keeps_what_has_finished(
     assert 0 < len(finished) < len(whole.requests["request_id"])
 
 
+def test_a_token_id_outside_the_vocabulary_ends_the_run_with_the_request_named(folder: Path) -> None:
+    wrong = RequestSpec(request_id=9, prompt=Prompt.of_token_ids([1, VOCAB_SIZE]), max_tokens=3)
+    outcome = run(load(folder).runner, [*make_specs(SamplingParams(temperature=0.0)), wrong])
+    assert "request 9: its prompt has token ids outside the vocabulary of 128" in str(outcome.error)
+
+
 def make_states(num_slots: int = 2) -> RequestStates:
     return RequestStates(
         num_slots=num_slots, max_model_len=64, block_size=8, vocab_size=VOCAB_SIZE, filler_block=99, seed=0

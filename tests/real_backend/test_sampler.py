@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,9 +118,7 @@ def test_a_draw_depends_on_nothing_else_in_the_batch(
     whole = sample(logits.clone(), params(6, **columns, any_truncated=truncated))
     rows = torch.tensor(order[:keep])
     part = {name: column[rows] for name, column in columns.items()}
-    assert torch.equal(
-        sample(logits[rows].clone(), params(keep, **part, any_truncated=truncated)), whole[rows]
-    )
+    assert torch.equal(sample(logits[rows].clone(), params(keep, **part, any_truncated=truncated)), whole[rows])
 
 
 def test_top_k_keeps_the_k_likeliest() -> None:

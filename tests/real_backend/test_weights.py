@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-safetensors_torch = pytest.importorskip("safetensors.torch")
+import torch
+from safetensors.torch import save_file
 
 from real_backend.errors import EngineError
 from real_backend.layers import DecoderWeights, empty_weights
@@ -50,7 +49,7 @@ def random_tensors(config: ModelConfig = TINY) -> dict[str, torch.Tensor]:
 
 
 def saved(folder: Path, tensors: dict[str, torch.Tensor]) -> Path:
-    safetensors_torch.save_file(tensors, folder / "model.safetensors")
+    save_file(tensors, folder / "model.safetensors")
     return folder
 
 
@@ -169,9 +168,7 @@ def config_folder(folder: Path, **changes: Any) -> Path:
 
 def test_config_json_gives_the_shapes(tmp_path: Path) -> None:
     config = ModelConfig.from_hf_folder(config_folder(tmp_path, eos_token_id=7))
-    expected = replace(
-        TINY, name=tmp_path.name, max_position_embeddings=64, dtype="float32", eos_token_ids=(7,)
-    )
+    expected = replace(TINY, name=tmp_path.name, max_position_embeddings=64, dtype="float32", eos_token_ids=(7,))
     assert config == expected
 
 
@@ -225,5 +222,5 @@ def test_known_models_have_their_published_sizes(name: str, billions: float, kv_
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(EngineError, match="'gpt2' is not known; .*Qwen/Qwen3-8B"):
+    with pytest.raises(EngineError, match=r"'gpt2' is not known; .*Qwen/Qwen3-8B"):
         ModelConfig.from_name("gpt2")

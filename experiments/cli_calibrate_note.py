@@ -1,0 +1,56 @@
+"""``twinserve calibrate-note``: the step times that the note's simulations use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.cli_options import Progress
+from experiments.errors import RunError
+
+
+def calibrate_note(
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the files go; the packaged calibrations by default.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    progress: Progress = True,
+) -> None:
+    """Fit step times to the note's two published runs at 2 requests/s, from three starts that must agree within 2 %."""
+    from experiments.calibration_files import write_calibration
+    from experiments.executors import in_processes
+    from experiments.paths import packaged_configs
+    from experiments.progress import LateProgress
+    from experiments.reproduce.note_fit import ENGINES, MAX_DISAGREEMENT, STARTS, calibration_of, disagreement, fit
+
+    tasks = [(engine, start) for start in STARTS for engine in ENGINES]
+    fits = []
+    with LateProgress("calibrate-note", "fits", enabled=progress) as bar:
+        bar.update(0, len(tasks))
+        for done in in_processes(fit, tasks, workers=workers):
+            fits.append(done)
+            bar.update(len(fits), len(tasks))
+    folder = packaged_configs() / "calibrations" if out is None else out
+    folder.mkdir(parents=True, exist_ok=True)
+    for engine in ENGINES:
+        mine = sorted((each for each in fits if each.engine == engine), key=lambda each: each.start)
+        for each in mine:
+            typer.echo(_line(each))
+        if disagreement(mine) > MAX_DISAGREEMENT:
+            raise RunError(f"{engine}: the starts disagree by {disagreement(mine):.1%}; nothing was written for it")
+        path = folder / f"note-rtx-4090-{engine}.yaml"
+        write_calibration(calibration_of(mine), path)
+        typer.echo(f"{engine}: {path}")
+
+
+def _line(fit: object) -> str:
+    from experiments.reproduce.note_fit import Fit
+
+    assert isinstance(fit, Fit)
+    floor_ms, per_token_ms = fit.minimum.values
+    return (
+        f"{fit.engine} from {fit.start[0]:g} ms, {fit.start[1]:g} ms/token: floor {floor_ms:g} ms, "
+        f"{per_token_ms:g} ms/token, mean error {fit.minimum.loss:.2%} ({fit.minimum.num_evaluations} simulations)"
+    )

@@ -1,0 +1,1 @@
+"""Published measurements, simulated again and compared."""
