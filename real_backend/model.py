@@ -22,8 +22,9 @@ class Qwen3Model:
     """Weights (uninitialised until ``weights.py`` fills them) and the forward pass.
 
     Nine launches a layer on a GPU: four matrix products, attention, and four fused pointwise kernels. The residual
-    stream is kept in ``dtype``, arithmetic inside a kernel is float32. ``num_positions`` (default: all that the model
-    knows) bounds the positions that can be asked for.
+    stream is kept in float32: it takes two additions a layer, and rounding each to bfloat16 would be the largest
+    error of the whole pass. Arithmetic inside a kernel is float32, everything else is in ``dtype``.
+    ``num_positions`` (default: all that the model knows) bounds the positions that can be asked for.
     """
 
     def __init__(
@@ -52,8 +53,9 @@ class Qwen3Model:
         result is [S, H]: the others are needed for their keys and values alone.
         """
         weights, eps = self.weights, self.config.rms_norm_eps
-        residual = functional.embedding(input_ids, weights.embedding)
-        hidden = self._kernels.rms_norm(residual, weights.layers[0].input_norm, eps)
+        embedded = functional.embedding(input_ids, weights.embedding)
+        hidden = self._kernels.rms_norm(embedded, weights.layers[0].input_norm, eps)
+        residual = embedded.float()
         next_norms = [layer.input_norm for layer in weights.layers[1:]] + [weights.final_norm]
         for index, (layer, next_norm) in enumerate(zip(weights.layers, next_norms, strict=True)):
             qkv = functional.linear(hidden, layer.qkv)

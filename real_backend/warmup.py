@@ -51,10 +51,11 @@ def capture_graphs(
 
 @torch.inference_mode()
 def warm_up(executor: Executor, buffers: StepBuffers, *, block_size: int) -> None:
-    """Eager steps of one row, of decodes only and of the largest size: kernels are compiled before the clock runs."""
+    """Eager steps of every kind (one row, small prefill, decodes, largest): kernels compile before the clock runs."""
     capacity = buffers.capacity
     most_rows = min(capacity.max_rows, capacity.max_tokens)
-    for num_tokens, num_rows in ((1, 1), (most_rows, most_rows), (capacity.max_tokens, most_rows)):
+    small_prefill = min(32, capacity.max_tokens)
+    for num_tokens, num_rows in ((1, 1), (small_prefill, 1), (most_rows, most_rows), (capacity.max_tokens, most_rows)):
         batch = dummy_batch(num_tokens, num_rows, block_size, buffers.filler_block)
         for truncated in (False, True):
             torch.cuda.synchronize()

@@ -41,16 +41,23 @@ class BlockManager:
     def blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
 
-    def extend_keys(self, request: Request, num_tokens: int) -> None:
-        """Compute the keys of all full blocks among the first ``num_tokens`` tokens that have none yet."""
+    def hash_prompt(self, request: Request) -> None:
+        """Compute the keys of an arriving request's full prompt blocks."""
         if not self.caching:
             return
-        keys, size, digest = request.block_keys, self.block_size, self._digest
-        parent = keys[-1] if keys else self._root(request.spec)
-        contents = request.encode_blocks(len(keys) * size, num_tokens, size)
-        for content in contents:
+        size, digest = self.block_size, self._digest
+        parent = self._root(request.spec)
+        for content in request.spec.prompt.encode_blocks(0, request.num_prompt_tokens // size * size, size):
             parent = digest(parent + content)
-            keys.append(parent)
+            request.block_keys.append(parent)
+
+    def hash_next_block(self, request: Request) -> None:
+        """Compute one key more: the last sampled token has completed a block."""
+        if not self.caching:
+            return
+        keys, size = request.block_keys, self.block_size
+        parent = keys[-1] if keys else self._root(request.spec)
+        keys.append(self._digest(parent + request.encode_block(len(keys) * size, size)))
 
     def find_hits(self, request: Request) -> list[int]:
         """Cached blocks that hold the longest known prefix.

@@ -65,7 +65,7 @@ class Draft:
             raise SchedulerError("a composition must not run rows after it has admitted requests")
         pending = self._select(rows)
         while len(pending) and self.budget > 0:
-            num_placed = self._place(self._share(pending))
+            num_placed = self._place(*self._share(pending))
             pending = self._alive(pending[num_placed:])
 
     def admit(self, *, split_first_only: bool = False) -> None:
@@ -98,50 +98,50 @@ class Draft:
     def _alive(self, rows: Ints) -> Ints:
         return rows[~np.isin(rows, self.preempted_rows)] if self.preempted_rows else rows
 
-    def _share(self, rows: Ints) -> Share:
-        """What ``rows`` may compute, in order until the budget is gone, and the blocks that they need for it."""
+    def _share(self, rows: Ints) -> tuple[Share, int]:
+        """What ``rows`` may compute, in order until the budget is gone, with the blocks needed; and its tokens in all."""
         table = self._table
         computed = table.num_computed[rows]
-        tokens = self._hand_out(table.num_tokens[rows] - computed)
+        tokens, total = self._hand_out(table.num_tokens[rows] - computed)
         if len(tokens) < len(rows):
             rows, computed = rows[: len(tokens)], computed[: len(tokens)]
         # Below block_size, as no block is owned before it is needed; rounded down, so that -1 takes a block.
         spare = table.capacity[rows] - computed - tokens
-        return Share(rows, computed, tokens, -(spare // self._state.config.block_size), spare <= 0)
+        return Share(rows, computed, tokens, -(spare // self._state.config.block_size), spare <= 0), total
 
-    def _hand_out(self, wanted: Ints) -> Ints:
+    def _hand_out(self, wanted: Ints) -> tuple[Ints, int]:
         """Cap each row's chunk, then hand out the budget in order; rows that get nothing are left out."""
         if self._chunk_cap is not None:
             wanted = np.minimum(wanted, self._chunk_cap)
         ends = np.add.accumulate(wanted)
-        if ends[-1] <= self.budget:
-            return wanted
+        total = int(ends[-1])
+        if total <= self.budget:
+            return wanted, total
         last = int(ends.searchsorted(self.budget))
         shared = wanted[: last + 1].copy()
         shared[last] -= ends[last] - self.budget
-        return shared
+        return shared, self.budget
 
-    def _place(self, share: Share) -> int:
-        """Schedule a share, taking blocks as needed.
+    def _place(self, share: Share, num_tokens: int) -> int:
+        """Schedule a share of ``num_tokens`` in all, taking blocks as needed.
 
         Returns how many rows were dealt with: all of them, or up to and including the one for which something was
         preempted (what is left then has to be handed out again).
         """
         available = self._state.pool.num_free
         if int(np.add.reduce(share.num_blocks)) <= available:
-            self._commit(share)
+            self._commit(share, num_tokens)
             return len(share.rows)
         index = int((share.num_blocks.cumsum() > available).argmax())  # the first row that finds too few blocks
-        self._commit(share.part(0, index))
+        if index > 0:
+            self._commit(share.part(0, index), int(share.tokens[:index].sum()))
         if self._make_room(int(share.rows[index]), int(share.num_blocks[index])):
-            self._commit(share.part(index, index + 1))
+            self._commit(share.part(index, index + 1), int(share.tokens[index]))
         return index + 1
 
-    def _commit(self, share: Share) -> None:
+    def _commit(self, share: Share, num_tokens: int) -> None:
         """Schedule a share whose blocks are free: take them, and make the blocks that it fills findable."""
-        if len(share.rows) == 0:
-            return
-        self.budget -= int(np.add.reduce(share.tokens))
+        self.budget -= num_tokens
         edge = share.at_edge.nonzero()[0]
         self.schedule.add(share, self._take_blocks(share, edge) if len(edge) else [])
 

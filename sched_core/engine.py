@@ -29,6 +29,7 @@ from sched_core.state import SchedulerState
 class _InFlight(NamedTuple):
     plan: StepPlan
     rows: Ints
+    ends: Ints  # tokens of each row that are computed after the step
     unreported: tuple[int, ...]  # before the plan
 
 
@@ -73,7 +74,7 @@ class EngineCore:
         order = self._state.policies.order
         order.on_arrival(request, now)
         request.rank = order.rank(request, now)
-        self._state.blocks.extend_keys(request, spec.num_prompt_tokens)
+        self._state.blocks.hash_prompt(request)
         self._state.requests[spec.request_id] = request
         self._state.queue.add(request)
         return Admission(request_id=spec.request_id)
@@ -115,8 +116,8 @@ class EngineCore:
         self._advance(now)
         self._in_flight = None
         self._confirm(plan, now)
-        table.num_computed[flight.rows] += plan.num_new
-        sampled = flight.rows if plan.num_samples == plan.num_rows else flight.rows[plan.samples]
+        table.num_computed[flight.rows] = flight.ends
+        sampled = flight.rows if plan.num_samples == len(flight.rows) else flight.rows[plan.samples]
         events = deliver(self._state, sampled, result, self._take_aborting())
         self._tell(events, now)
         return (*map(_preempted, plan.preempted), *events) if plan.preempted else events
@@ -161,7 +162,8 @@ class EngineCore:
     def _launch(self, draft: Draft, unreported: tuple[int, ...]) -> StepPlan:
         table, scheduled = self._state.running, draft.schedule.merged()
         rows, num_computed, num_new = scheduled.rows, scheduled.computed, scheduled.tokens
-        samples = num_computed + num_new == table.num_tokens[rows]
+        ends = num_computed + num_new
+        samples = ends == table.num_tokens[rows]
         request_ids = table.request_ids[rows]
         if draft.preempted_rows:
             rows = self._remove_preempted(draft.preempted_rows, rows)
@@ -183,7 +185,7 @@ class EngineCore:
         )
         self._unreported = ()
         self._num_steps += 1
-        self._in_flight = _InFlight(plan, rows, unreported)
+        self._in_flight = _InFlight(plan, rows, ends, unreported)
         return plan
 
     def _remove_preempted(self, preempted_rows: list[int], rows: Ints) -> Ints:
@@ -213,8 +215,9 @@ class EngineCore:
     def _confirm(self, plan: StepPlan, now: int) -> None:
         """Make the plan permanent and count it."""
         self._state.journal.clear()
-        self._state.pool.compact()
         order = self._state.policies.order
+        if plan.started:
+            self._state.pool.compact()
         for started in plan.started:
             self._count_admission(started.spec.request_id, started.num_cached_tokens)
             order.on_admit(self._state.requests[started.spec.request_id], now)

@@ -67,7 +67,7 @@ def _check_lengths(state: SchedulerState) -> dict[int, FinishReason]:
             within = num_tokens < length_limit(state, request)
             reasons[row] = FinishReason.KV_CAPACITY if within else FinishReason.LENGTH
         else:
-            state.blocks.extend_keys(request, num_tokens)
+            state.blocks.hash_next_block(request)
             table.check_at[row] = min(stop_at, num_tokens + state.config.block_size)
     return reasons
 

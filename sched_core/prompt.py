@@ -17,9 +17,9 @@ _SEGMENT = Struct("<cQQQ")
 _TOKEN_HEADER = Struct("<cQ")
 
 
-def encode_segments(stream: int, start: int, end: int, size: int) -> list[bytes]:
-    """Canonical bytes of each full ``size`` tokens of ``[start, end)`` of a stream, made without objects."""
-    return list(map(_SEGMENT.pack, repeat(b"s"), repeat(stream), range(start, end - size + 1, size), repeat(size)))
+def encode_segment(stream: int, offset: int, length: int) -> bytes:
+    """Canonical bytes of one piece of a stream, made without an object."""
+    return _SEGMENT.pack(b"s", stream, offset, length)
 
 
 def encode_token_ids(ids: array[int]) -> bytes:
@@ -39,7 +39,7 @@ class Segment:
         return Segment(self.stream, self.offset + start, end - start)
 
     def encode(self) -> bytes:
-        return _SEGMENT.pack(b"s", self.stream, self.offset, self.length)
+        return encode_segment(self.stream, self.offset, self.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,8 @@ class Prompt:
         """``encode`` of each ``size`` tokens of ``[start, end)``; ``end - start`` is a multiple of ``size``."""
         if len(self.pieces) == 1 and isinstance(self.pieces[0], Segment):  # the common case, without objects
             stream, offset = self.pieces[0].stream, self.pieces[0].offset
-            return encode_segments(stream, offset + start, offset + end, size)
+            begins = range(offset + start, offset + end, size)
+            return list(map(_SEGMENT.pack, repeat(b"s"), repeat(stream), begins, repeat(size)))
         return [self.encode(begin, begin + size) for begin in range(start, end, size)]
 
     def slice(self, start: int, end: int) -> Iterator[Piece]:

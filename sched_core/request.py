@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from sched_core.prompt import Piece, Prompt, Segment, TokenIds, encode_segments, encode_token_ids
+from sched_core.prompt import Prompt, TokenIds, encode_segment, encode_token_ids
 from sched_core.spec import RequestSpec
 
 # Made-up outputs of requests without an output stream of their own choice live above every workload's streams.
@@ -65,30 +65,19 @@ class Request:
         """True when it has been in the batch before."""
         return self.requeue < 0
 
-    def encode_blocks(self, start: int, end: int, size: int) -> list[bytes]:
-        """Canonical bytes of each full block of ``size`` tokens among known tokens ``[start, end)``."""
-        num_prompt = self.num_prompt_tokens
-        if start >= num_prompt:
-            return self._encode_output(start - num_prompt, end - num_prompt, size)
-        prompt_end = max(start, min(end, num_prompt) // size * size)
-        blocks = self.spec.prompt.encode_blocks(start, prompt_end, size)
-        if prompt_end < num_prompt and prompt_end + size <= end:
-            blocks.append(self._encode_across(prompt_end, prompt_end + size))
-            prompt_end += size
-        return blocks + self._encode_output(prompt_end - num_prompt, end - num_prompt, size)
-
-    def _encode_output(self, start: int, end: int, size: int) -> list[bytes]:
-        """Each full block of ``size`` sampled tokens among those from ``start`` to ``end``."""
-        if not self.output_ids:
-            return encode_segments(self.output_stream, start, end, size)
-        begins = range(start, end - size + 1, size)
-        return [encode_token_ids(self.output_ids[begin : begin + size]) for begin in begins]
-
-    def _encode_across(self, start: int, end: int) -> bytes:
-        """Bytes of a block that begins in the prompt and ends in the output."""
-        num_outputs = end - self.num_prompt_tokens
-        output: Piece = Segment(self.output_stream, 0, num_outputs)
+    def encode_block(self, start: int, size: int) -> bytes:
+        """Canonical bytes of known tokens ``[start, start + size)``, of which at least the last was sampled."""
+        past = start - self.num_prompt_tokens
+        if past < 0:
+            return self._encode_across(start, past + size)
         if self.output_ids:
-            output = TokenIds(self.output_ids[:num_outputs])
-        across = Prompt((*self.spec.prompt.slice(start, self.num_prompt_tokens), output))
-        return across.encode(0, end - start)
+            return encode_token_ids(self.output_ids[past : past + size])
+        return encode_segment(self.output_stream, past, size)
+
+    def _encode_across(self, start: int, num_outputs: int) -> bytes:
+        """Bytes of a block that begins in the prompt and ends in the output."""
+        prompt = self.spec.prompt
+        if not self.output_ids:  # the first token of a stream continues nothing
+            return prompt.encode(start, self.num_prompt_tokens) + encode_segment(self.output_stream, 0, num_outputs)
+        pieces = (*prompt.slice(start, self.num_prompt_tokens), TokenIds(self.output_ids[:num_outputs]))
+        return Prompt(pieces).encode(0, self.num_prompt_tokens - start + num_outputs)

@@ -67,7 +67,8 @@ class _Lattice:
 
     def descend(self, node: Node, stride: int, reach: int) -> Node:
         while True:
-            best = min(_around(node, stride, 1), key=lambda near: (self.mean(near, stride, reach), near))
+            # A tie stays: where the loss is flat in a parameter the search must not drift along it.
+            best = min(_around(node, stride, 1), key=lambda near: (self.mean(near, stride, reach), near != node, near))
             if best == node:
                 return node
             node = best
