@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.cli_options import Progress
 from experiments.errors import RunError
+
+if TYPE_CHECKING:
+    from experiments.reproduce.note_fit import Fit
 
 
 def calibrate_note(
@@ -45,10 +48,7 @@ def calibrate_note(
         typer.echo(f"{engine}: {path}")
 
 
-def _line(fit: object) -> str:
-    from experiments.reproduce.note_fit import Fit
-
-    assert isinstance(fit, Fit)
+def _line(fit: Fit) -> str:
     floor_ms, per_token_ms = fit.minimum.values
     return (
         f"{fit.engine} from {fit.start[0]:g} ms, {fit.start[1]:g} ms/token: floor {floor_ms:g} ms, "

@@ -24,6 +24,7 @@ class Draft:
     def __init__(self, state: SchedulerState, *, now: int, budget: int, defer_prefill: bool) -> None:
         self._state = state
         self._table = state.running
+        self._pool = state.pool
         self.now = now
         self._defer_prefill = defer_prefill
         self._chunk_cap = chunk_cap(state, budget)
@@ -49,7 +50,7 @@ class Draft:
 
     @property
     def num_free_blocks(self) -> int:
-        return self._state.pool.num_free
+        return self._pool.num_free
 
     @property
     def config(self) -> SchedulerConfig:
@@ -66,6 +67,8 @@ class Draft:
         pending = self._select(rows)
         while len(pending) and self.budget > 0:
             num_placed = self._place(*self._share(pending))
+            if num_placed == len(pending):
+                return
             pending = self._alive(pending[num_placed:])
 
     def admit(self, *, split_first_only: bool = False) -> None:
@@ -128,8 +131,9 @@ class Draft:
         Returns how many rows were dealt with: all of them, or up to and including the one for which something was
         preempted (what is left then has to be handed out again).
         """
-        available = self._state.pool.num_free
-        if int(np.add.reduce(share.num_blocks)) <= available:
+        available, size = self._pool.num_free, self._state.config.block_size
+        most = len(share.rows) + num_tokens // size  # a row needs at most one block more than its tokens fill
+        if most <= available or int(np.add.reduce(share.num_blocks)) <= available:
             self._commit(share, num_tokens)
             return len(share.rows)
         index = int((share.num_blocks.cumsum() > available).argmax())  # the first row that finds too few blocks
@@ -157,7 +161,7 @@ class Draft:
 
     def _make_room(self, row: int, num_blocks: int) -> bool:
         """Preempt until ``num_blocks`` are free; False when ``row`` itself had to go."""
-        while self._state.pool.num_free < num_blocks:
+        while self._pool.num_free < num_blocks:
             victim = self._choose_victim()
             self._preempt(victim)
             if victim == row:
@@ -247,7 +251,7 @@ class Draft:
         return self.budget if may_split and (self.is_empty or not split_first_only) else 0
 
     def _fits(self, request: Request, hits: list[int], num_new: int) -> bool:
-        config, pool, blocks = self._state.config, self._state.pool, self._state.blocks
+        config, pool, blocks = self._state.config, self._pool, self._state.blocks
         needed = blocks.blocks_for(request.num_tokens) - len(hits) if config.scheduler_reserve_full_isl else num_new
         reserved = int(config.watermark * config.num_blocks) if self.num_running else 0
         needed += pool.num_free_among(hits)

@@ -124,9 +124,10 @@ class EngineCore:
 
     def cancel_step(self, step_id: int, now: int) -> tuple[Event, ...]:
         """Forget the step in flight: counts, blocks, registrations and queue are exactly as before it."""
-        self._unreported = self._flying(step_id).unreported
+        flight = self._flying(step_id)
         self._advance(now)
         self._in_flight = None
+        self._unreported = flight.unreported
         self._num_steps -= 1
         self._state.journal.rollback()
         return self._finish_aborted()
@@ -219,8 +220,9 @@ class EngineCore:
         if plan.started:
             self._state.pool.compact()
         for started in plan.started:
-            self._count_admission(started.spec.request_id, started.num_cached_tokens)
-            order.on_admit(self._state.requests[started.spec.request_id], now)
+            request = self._state.requests[started.spec.request_id]
+            self._count_admission(request, started.num_cached_tokens)
+            order.on_admit(request, now)
         order.on_tokens(plan.request_ids, plan.num_new, now)
         self._num_confirmed += 1
         self._num_preemptions += len(plan.preempted)
@@ -229,10 +231,10 @@ class EngineCore:
             self._steps_since_prefill = 0
             self._queue_was_drained = plan.num_waiting == 0
 
-    def _count_admission(self, request_id: int, num_cached: int) -> None:
+    def _count_admission(self, request: Request, num_cached: int) -> None:
         if not self.config.enable_prefix_caching:
             return
-        num_tokens, size = self._state.requests[request_id].num_tokens, self.config.block_size
+        num_tokens, size = request.num_tokens, self.config.block_size
         self._counters["prefix_cache_requests"] += 1
         self._counters["prefix_cache_queries"] += num_tokens
         self._counters["prefix_cache_hits"] += num_cached

@@ -27,7 +27,7 @@ class Share(NamedTuple):
     @classmethod
     def of_row(cls, row: int, computed: int, tokens: int, num_blocks: int) -> Share:
         counts = np.array([[row], [computed], [tokens], [num_blocks]])
-        return cls(counts[0], counts[1], counts[2], counts[3], np.ones(1, dtype=np.bool_))
+        return cls(counts[0], counts[1], counts[2], counts[3], np.array([True]))
 
     def part(self, start: int, end: int) -> Share:
         return self.where(slice(start, end))

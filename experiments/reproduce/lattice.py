@@ -42,7 +42,7 @@ def find_minimum(loss: Loss, start: Sequence[float]) -> Minimum:
     for stride in STRIDES:
         reach = WINDOW if stride == 1 else 1
         node = lattice.descend(tuple(stride * round(index / stride) for index in node), stride, reach)
-    best = min(_around(node, 1, WINDOW), key=lambda near: (lattice.loss(near), near))
+    best = min(_around(node, 1, WINDOW), key=lambda near: (lattice.loss(near), _distance(near, node), near))
     return Minimum(
         values=_values(best),
         loss=lattice.loss(best),
@@ -67,8 +67,11 @@ class _Lattice:
 
     def descend(self, node: Node, stride: int, reach: int) -> Node:
         while True:
-            # A tie stays: where the loss is flat in a parameter the search must not drift along it.
-            best = min(_around(node, stride, 1), key=lambda near: (self.mean(near, stride, reach), near != node, near))
+            # Ties go to the nearest: where the loss is flat in a parameter the search must not drift along it.
+            best = min(
+                _around(node, stride, 1),
+                key=lambda near: (self.mean(near, stride, reach), _distance(near, node), near),
+            )
             if best == node:
                 return node
             node = best
@@ -77,6 +80,10 @@ class _Lattice:
 def _around(node: Node, stride: int, reach: int) -> list[Node]:
     offsets = range(-reach * stride, reach * stride + 1, stride)
     return [tuple(map(sum, zip(node, shift, strict=True))) for shift in product(offsets, repeat=len(node))]
+
+
+def _distance(node: Node, other: Node) -> int:
+    return sum(abs(here - there) for here, there in zip(node, other, strict=True))
 
 
 def _values(node: Node) -> tuple[float, ...]:

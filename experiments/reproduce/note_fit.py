@@ -93,8 +93,8 @@ def fit(task: tuple[str, tuple[float, float]]) -> Fit:
 
 def disagreement(fits: Iterable[Fit]) -> float:
     """The largest relative difference between fits of one engine, over its parameters, as a fraction."""
-    columns = zip(*(each.minimum.values for each in fits), strict=True)
-    return max(max(column) / min(column) - 1 for column in columns)
+    parameters: list[tuple[float, ...]] = list(zip(*(each.minimum.values for each in fits), strict=True))
+    return max(max(values) / min(values) - 1 for values in parameters)
 
 
 def calibration_of(fits: Sequence[Fit]) -> Calibration:

@@ -25,7 +25,7 @@ def note_table(comparisons: Sequence[Comparison]) -> Table:
     for comparison in comparisons:
         table.add_column(comparison.run, justify="right")
     for figure in FIGURES:
-        table.add_row(LABELS[figure], *(_cell(comparison, figure) for comparison in comparisons), end_section=False)
+        table.add_row(LABELS[figure], *(_cell(comparison, figure) for comparison in comparisons))
     table.add_section()
     table.add_row("mean", *(f"{each.mean_abs_log_error:.2%}" for each in comparisons))
     table.add_row("largest", *(f"{each.largest_error:.1%}" for each in comparisons))

@@ -90,13 +90,9 @@ def test_request_hashes_its_output_as_the_next_turn_will_quote_it(
         output = ids(*range(num_outputs))
         request.output_ids.extend(range(num_outputs))
     quoted = Prompt((*prompt.pieces, output))
-    end = len(quoted) // size * size
-    whole = list(request.encode_blocks(0, len(quoted), size))
-    assert whole == list(quoted.encode_blocks(0, end, size))
-    grown: list[bytes] = []
-    for known in range(1, len(quoted) + 1):
-        grown += request.encode_blocks(len(grown) * size, known, size)
-    assert grown == whole
+    start, end = (length // size * size for length in (len(prompt), len(quoted)))
+    sampled = [request.encode_block(begin, size) for begin in range(start, end, size)]
+    assert sampled == quoted.encode_blocks(start, end, size)
 
 
 def test_made_up_ids_do_not_depend_on_how_a_prompt_is_cut() -> None:
