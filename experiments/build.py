@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from experiments.config import ExperimentConfig
 from experiments.cost_models import CostModelConfig, build_cost_model, known_capture_sizes, known_num_blocks
 from experiments.engine_config import EngineSection
 from experiments.errors import ConfigError
@@ -140,21 +141,15 @@ def _run_simulated(experiment: Experiment, workload: Workload, check: bool, on_p
 def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
     backend, engine_error = _real_backend()
     config = experiment.config
-    sizes = config.engine.cuda_graph_sizes
     try:
         run = backend.run_experiment(
             model=config.model.model_dump(),
             scheduler=config.engine.scheduler_fields(),
+            options=_engine_options(config),
             policies=_policies(config.engine, None),
             traffic=workload.traffic(),
             recorder=_recorder(experiment),
-            real=config.real.model_dump(),
-            enforce_eager=config.engine.enforce_eager,
-            capture_sizes=None if sizes is None else CaptureSizes(decode=sizes.decode, mixed=sizes.mixed),
-            num_gpu_blocks_override=config.engine.num_gpu_blocks_override,
-            gpu_memory_utilization=config.engine.gpu_memory_utilization,
             output_lens=workload.output_lens,
-            seed=config.seed,
             check=check,
             on_progress=on_progress,
         )
@@ -163,6 +158,18 @@ def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progre
     source = "device" if config.engine.num_gpu_blocks_override is None else BLOCKS_KEY
     blocks = Blocks(count=run.num_blocks, source=source)
     return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error)
+
+
+def _engine_options(config: ExperimentConfig) -> dict[str, Any]:
+    """What decides how a real engine runs on its device: the fields of the backend's options."""
+    engine, sizes = config.engine, config.engine.cuda_graph_sizes
+    return config.real.model_dump() | {
+        "enforce_eager": engine.enforce_eager,
+        "capture_sizes": None if sizes is None else CaptureSizes(decode=sizes.decode, mixed=sizes.mixed),
+        "num_gpu_blocks_override": engine.num_gpu_blocks_override,
+        "gpu_memory_utilization": engine.gpu_memory_utilization,
+        "seed": config.seed,
+    }
 
 
 def _real_backend() -> tuple[Any, type[Exception]]:

@@ -14,7 +14,6 @@ from real_backend.driver import RunOutcome, run_real
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.engine_loader import LoadedEngine, load_engine
 from sched_core.config import SchedulerConfig
-from sched_core.dispatch import CaptureSizes
 from sched_core.engine import EngineCore
 from sched_core.policies.registry import Policies
 from sched_core.record import Recorder, RunRecord
@@ -31,40 +30,27 @@ class RealRun:
     error: str | None = None
 
 
-def run_experiment(  # noqa: PLR0913 - one keyword for each thing that an experiment decides
+def run_experiment(
     *,
     model: Mapping[str, Any],
     scheduler: Mapping[str, Any],
+    options: Mapping[str, Any],
     policies: Policies,
     traffic: Traffic,
     recorder: Recorder,
-    real: Mapping[str, Any],
-    enforce_eager: bool = False,
-    capture_sizes: CaptureSizes | None = None,
-    num_gpu_blocks_override: int | None = None,
-    gpu_memory_utilization: float = 0.9,
     output_lens: Mapping[int, int] | None = None,
-    seed: int = 0,
     check: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> RealRun:
     """Load the model, run the traffic on the wall clock, and free the device.
 
-    ``model`` has the fields of ``ModelSource``, ``scheduler`` those of ``SchedulerConfig`` but ``num_blocks``, ``real``
-    device, attention_backend and gpu_memory_limit_gib. A step that fails ends the run: ``error`` is set and the
-    record holds what had finished.
+    ``model`` has the fields of ``ModelSource``, ``scheduler`` those of ``SchedulerConfig`` but ``num_blocks``,
+    ``options`` those of ``EngineOptions``. A step that fails ends the run: ``error`` is set and the record holds what
+    had finished.
 
     Raises:
         EngineError: the engine could not be built.
     """
-    options = EngineOptions(
-        **real,
-        enforce_eager=enforce_eager,
-        capture_sizes=capture_sizes,
-        num_gpu_blocks_override=num_gpu_blocks_override,
-        gpu_memory_utilization=gpu_memory_utilization,
-        seed=seed,
-    )
 
     def drive(loaded: LoadedEngine) -> RunOutcome:
         return run_real(
@@ -80,7 +66,7 @@ def run_experiment(  # noqa: PLR0913 - one keyword for each thing that an experi
         )
 
     try:
-        return _run(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), options, drive)
+        return _run(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), EngineOptions(**options), drive)
     finally:
         _free_device()
 

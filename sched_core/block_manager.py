@@ -45,11 +45,11 @@ class BlockManager:
         """Compute the keys of an arriving request's full prompt blocks."""
         if not self.caching:
             return
-        size, digest = self.block_size, self._digest
+        size, digest, keep = self.block_size, self._digest, request.block_keys.append
         parent = self._root(request.spec)
         for content in request.spec.prompt.encode_blocks(0, request.num_prompt_tokens // size * size, size):
             parent = digest(parent + content)
-            request.block_keys.append(parent)
+            keep(parent)
 
     def hash_next_block(self, request: Request) -> None:
         """Compute one key more: the last sampled token has completed a block."""

@@ -37,7 +37,7 @@ class Draft:
 
     @property
     def is_empty(self) -> bool:
-        return not self.schedule
+        return self.budget == self._whole_budget
 
     @property
     def num_tokens(self) -> int:
@@ -76,7 +76,7 @@ class Draft:
         if self.preempted_rows or self._defer_prefill:
             return
         queue = self._state.queue
-        while self._has_room() and len(queue):
+        while len(queue) and self._has_room():
             head = queue.peek()
             if not self._admit(head, split_first_only):
                 self._bypass(head, split_first_only)

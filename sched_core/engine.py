@@ -101,7 +101,7 @@ class EngineCore:
         if not self._state.requests:
             return Idle()
         draft = self._compose(now)
-        if draft.is_empty and draft.preempted:
+        if draft.preempted and draft.is_empty:
             # The only row that could run gave up its place: with its blocks free, try again in the same step.
             self._remove_preempted(draft.preempted_rows, draft.schedule.merged().rows)
             draft = self._compose(now)
@@ -147,7 +147,8 @@ class EngineCore:
         budget = max(1, min(asked, config.max_num_batched_tokens))
         draft = Draft(self._state, now=now, budget=budget, defer_prefill=self._defers_prefill())
         policies.composition.compose(draft)
-        self._unreported += tuple(draft.preempted)
+        if draft.preempted:
+            self._unreported += tuple(draft.preempted)
         return draft
 
     def _defers_prefill(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from sched_core.plan import Ints
 
@@ -43,8 +43,7 @@ class Admission:
         return self.refusal is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TokensSampled:
+class TokensSampled(NamedTuple):
     """One new token for each of ``request_ids``; ``token_ids`` is None where a simulation makes ids up."""
 
     request_ids: Ints

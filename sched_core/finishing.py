@@ -30,14 +30,14 @@ def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: fro
     if token_ids is not None:
         for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
             table.requests[row].output_ids.append(token_id)
-    request_ids = table.request_ids[rows]
-    reasons = dict.fromkeys(sorted(ended & set(rows.tolist())), FinishReason.STOP) if ended else {}
-    reasons |= _check_lengths(state)
+    sampled = (TokensSampled(table.request_ids[rows], token_ids),) if len(rows) else ()
+    reasons = _check_lengths(state)
+    if ended:
+        reasons = dict.fromkeys(ended & set(rows.tolist()), FinishReason.STOP) | reasons
     if token_ids is not None and table.num_checking:
         reasons |= _check_ids(table, rows, token_ids)
-    finished = _end_rows(state, reasons) if reasons else []
-    aborted = abort_requests(state, aborting) if aborting else []
-    sampled = [TokensSampled(request_ids=request_ids, token_ids=token_ids)] if len(rows) else []
+    finished = _end_rows(state, reasons) if reasons else ()
+    aborted = abort_requests(state, aborting) if aborting else ()
     return (*sampled, *finished, *aborted)
 
 
@@ -59,7 +59,7 @@ def abort_requests(state: SchedulerState, request_ids: frozenset[int]) -> list[F
 
 def _check_lengths(state: SchedulerState) -> dict[int, FinishReason]:
     """Rows that reached their last token; those that completed a block get its key."""
-    table, size = state.running, state.running.size
+    table, size = state.running, len(state.running.requests)
     reasons = {}
     for row in (table.num_tokens[:size] >= table.check_at[:size]).nonzero()[0].tolist():
         request, num_tokens, stop_at = table.requests[row], table.num_tokens.item(row), table.stop_at.item(row)

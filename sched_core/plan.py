@@ -14,8 +14,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartedRequest:
+class StartedRequest(NamedTuple):
     """A request that enters the batch in this step, for the first time or again after a preemption.
 
     A model runner learns here, once, all it needs to know: prompt and sampling parameters (in ``spec``), the token
@@ -75,8 +74,7 @@ class Idle:
     wake_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepResult:
+class StepResult(NamedTuple):
     """What a backend reports for one step.
 
     ``token_ids`` has one id per sampling row, in row order; None lets the core make ids up, unique per request and

@@ -34,7 +34,8 @@ class Fa3Backend:
     ) -> None:
         del layer
         meta = self._meta
-        assert meta is not None, "begin_step comes first"
+        if meta is None:
+            raise RuntimeError("forward before begin_step")
         self._operator(
             q,
             k_cache,

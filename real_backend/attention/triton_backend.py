@@ -79,7 +79,8 @@ class TritonBackend:
     ) -> None:
         del layer
         meta = self._meta
-        assert meta is not None, "begin_step comes first"
+        if meta is None:
+            raise RuntimeError("forward before begin_step")
         num_decode_rows = self._num_decode_rows(meta)
         if num_decode_rows:
             self._decode(meta, num_decode_rows, q, k_cache, v_cache, out)

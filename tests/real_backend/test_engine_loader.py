@@ -175,11 +175,10 @@ def test_an_experiment_runs_from_plain_mappings(folder: Path) -> None:
     run = run_experiment(
         model={"name": "tiny", "path": str(folder), "load_format": "auto", "dtype": "float32"},
         scheduler={"block_size": 8, "max_num_batched_tokens": 16, "max_num_seqs": 2, "max_model_len": 64},
+        options={"device": "cpu", "attention_backend": "sdpa", "num_gpu_blocks_override": 9},
         policies=build_policies(),
         traffic=Traffic(specs),
         recorder=Recorder(),
-        real={"device": "cpu", "attention_backend": "sdpa", "gpu_memory_limit_gib": None},
-        num_gpu_blocks_override=9,
         output_lens={1: 2},
         check=True,
     )
