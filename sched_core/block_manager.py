@@ -45,11 +45,9 @@ class BlockManager:
         """Compute the keys of an arriving request's full prompt blocks."""
         if not self.caching:
             return
-        size, digest, keep = self.block_size, self._digest, request.block_keys.append
-        parent = self._root(request.spec)
-        for content in request.spec.prompt.encode_blocks(0, request.num_prompt_tokens // size * size, size):
-            parent = digest(parent + content)
-            keep(parent)
+        size, digest, key = self.block_size, self._digest, self._root(request.spec)
+        contents = request.spec.prompt.encode_blocks(0, request.num_prompt_tokens // size * size, size)
+        request.block_keys = [key := digest(key + content) for content in contents]
 
     def hash_next_block(self, request: Request) -> None:
         """Compute one key more: the last sampled token has completed a block."""
@@ -72,7 +70,8 @@ class BlockManager:
 
         Before any new block is taken: taking evicts, and must not evict a hit.
         """
-        self.pool.touch(hits)
+        if hits:
+            self.pool.touch(hits)
         request.block_ids = [*hits]
         self._record((self._set_blocks, request, []))
 

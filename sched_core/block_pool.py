@@ -85,12 +85,8 @@ class BlockPool:
 
     def free_blocks(self) -> Iterator[int]:
         """Free blocks, next to be handed out first."""
-        entries = self._free[self._front :]
-        if not self._stale:
-            yield from entries
-            return
         stale = dict(self._stale)
-        for block in entries:
+        for block in self._free[self._front :]:
             if block in stale:
                 _uncount(stale, block)
             else:
@@ -99,7 +95,10 @@ class BlockPool:
     def compact(self) -> None:
         """Sweep out what was left behind, once it outnumbers the blocks. Not while a step is in flight."""
         self.cache.compact()
-        if len(self._free) > 2 * self.num_blocks:
+        if self._front > self.num_blocks:
+            del self._free[: self._front]
+            self._front = 0
+        if len(self._free) - self._front > 2 * self.num_blocks:
             self._free, self._front = list(self.free_blocks()), 0
             self._stale.clear()
 

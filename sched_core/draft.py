@@ -85,12 +85,13 @@ class Draft:
     def _select(self, rows: Rows) -> Ints:
         table = self._table
         if rows is Rows.ALL and not self._defer_prefill:
-            selected = table.all_rows[: table.size]
+            selected = table.all_rows[: len(table.requests)]
         elif rows is Rows.PREFILLS:
             selected = table.all_rows[:0] if self._defer_prefill else (table.remaining() > 1).nonzero()[0]
         else:
             selected = (table.remaining() == 1).nonzero()[0]
-        selected = self._alive(self.schedule.without(selected))
+        if self.preempted_rows or not self.is_empty:
+            selected = self._alive(self.schedule.without(selected))
         return self._ranked(selected) if self._state.policies.order.ranks_running else selected
 
     def _ranked(self, rows: Ints) -> Ints:
@@ -102,7 +103,7 @@ class Draft:
         return rows[~np.isin(rows, self.preempted_rows)] if self.preempted_rows else rows
 
     def _share(self, rows: Ints) -> tuple[Share, int]:
-        """What ``rows`` may compute, in order until the budget is gone, with the blocks needed; and its tokens in all."""
+        """What ``rows`` may compute in order until the budget is gone, with the blocks needed; and tokens in all."""
         table = self._table
         computed = table.num_computed[rows]
         tokens, total = self._hand_out(table.num_tokens[rows] - computed)

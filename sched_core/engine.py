@@ -145,7 +145,8 @@ class EngineCore:
         config, policies = self.config, self._state.policies
         asked = policies.budget.tokens(self._batch_state, now)
         budget = max(1, min(asked, config.max_num_batched_tokens))
-        draft = Draft(self._state, now=now, budget=budget, defer_prefill=self._defers_prefill())
+        defers_prefill = config.prefill_schedule_interval > 1 and self._defers_prefill()
+        draft = Draft(self._state, now=now, budget=budget, defer_prefill=defers_prefill)
         policies.composition.compose(draft)
         if draft.preempted:
             self._unreported += tuple(draft.preempted)
@@ -157,7 +158,7 @@ class EngineCore:
         Not when nothing is decoding, nor when the last such step had to leave requests in the queue (vLLM).
         """
         interval = self.config.prefill_schedule_interval
-        if interval <= 1 or not self._queue_was_drained or self._steps_since_prefill >= interval - 1:
+        if not self._queue_was_drained or self._steps_since_prefill >= interval - 1:
             return False
         return bool((self._state.running.remaining() == 1).any())
 

@@ -36,7 +36,9 @@ def step_features(plan: StepPlan, capture_sizes: CaptureSizes = NO_GRAPHS) -> St
     """The features of a plan, given the graphs that the engine captured."""
     num_rows = len(plan.request_ids)
     total_context = int(np.add.reduce(plan.num_computed)) + plan.num_tokens
-    tokens, context, pairs, num_prefills = _prefill_work(plan, num_rows)
+    tokens = context = pairs = num_prefills = 0
+    if plan.num_tokens > num_rows:
+        tokens, context, pairs, num_prefills = _prefill_work(plan)
     mode, num_padded_tokens = dispatch(plan.num_tokens, num_rows, capture_sizes)
     return StepFeatures(
         plan.num_tokens,
@@ -53,10 +55,8 @@ def step_features(plan: StepPlan, capture_sizes: CaptureSizes = NO_GRAPHS) -> St
     )
 
 
-def _prefill_work(plan: StepPlan, num_rows: int) -> tuple[int, int, int, int]:
+def _prefill_work(plan: StepPlan) -> tuple[int, int, int, int]:
     """(tokens, keys, query-key pairs, rows) of the rows that compute more than one token."""
-    if plan.num_tokens == num_rows:
-        return 0, 0, 0, 0
     tokens = context = pairs = 0
     rows = (plan.num_new > 1).nonzero()[0]
     for new, computed in zip(plan.num_new[rows].tolist(), plan.num_computed[rows].tolist(), strict=True):

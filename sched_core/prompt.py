@@ -8,8 +8,9 @@ explicit ids. Two prompts share a block exactly when the block's pieces are equa
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, repeat
 from struct import Struct
 
@@ -17,9 +18,8 @@ _SEGMENT = Struct("<cQQQ")
 _TOKEN_HEADER = Struct("<cQ")
 
 
-def encode_segment(stream: int, offset: int, length: int) -> bytes:
-    """Canonical bytes of one piece of a stream, made without an object."""
-    return _SEGMENT.pack(b"s", stream, offset, length)
+encode_segment: Callable[[int, int, int], bytes] = partial(_SEGMENT.pack, b"s")
+"""Canonical bytes of one piece (stream, offset, length) of a stream, made without an object."""
 
 
 def encode_token_ids(ids: array[int]) -> bytes:
@@ -102,7 +102,7 @@ class Prompt:
         if len(self.pieces) == 1 and isinstance(self.pieces[0], Segment):  # the common case, without objects
             stream, offset = self.pieces[0].stream, self.pieces[0].offset
             begins = range(offset + start, offset + end, size)
-            return list(map(_SEGMENT.pack, repeat(b"s"), repeat(stream), begins, repeat(size)))
+            return list(map(encode_segment, repeat(stream), begins, repeat(size)))
         return [self.encode(begin, begin + size) for begin in range(start, end, size)]
 
     def slice(self, start: int, end: int) -> Iterator[Piece]:

@@ -146,7 +146,7 @@ class Recorder:
         return dict(zip(STEP_COLUMNS, columns, strict=True))
 
     def _request_columns(self, tokens: Columns) -> Columns:
-        first, last, count = _spans(tokens)
+        first, last, count = _spans(tokens, sorted(self._lives))
         lives = sorted([*self._lives.values(), *self._refused], key=lambda life: life.sent_ns)
         ids = [life.spec.request_id for life in lives]
         return {
@@ -174,16 +174,21 @@ def _concatenate(arrays: list[Ints]) -> Ints:
     return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
 
 
-def _spans(tokens: Columns) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
-    """First time, last time and number of the tokens of each request."""
+def _spans(tokens: Columns, known: Sequence[int]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+    """First time, last time and number of the tokens of each request that had any.
+
+    ``known`` are the ids of all requests, ascending; ``tokens`` are in order of delivery.
+    """
     ids, times = np.asarray(tokens["request_id"]), np.asarray(tokens["time_ns"])
-    order = np.argsort(ids, kind="stable")  # tokens of a request stay in order of delivery
-    ids, times = ids[order], times[order]
-    starts = np.flatnonzero(np.diff(ids, prepend=-1))
-    ends = np.append(starts, len(ids))[1:]
-    names = ids[starts].tolist()
-    return (
-        dict(zip(names, times[starts].tolist(), strict=True)),
-        dict(zip(names, times[ends - 1].tolist(), strict=True)),
-        dict(zip(names, (ends - starts).tolist(), strict=True)),
+    names = np.array(known, dtype=np.int64)
+    numbered = bool((names == np.arange(len(names))).all())
+    places = ids if numbered else np.searchsorted(names, ids)
+    first, last = np.zeros(len(names), dtype=np.int64), np.zeros(len(names), dtype=np.int64)
+    first[places[::-1]] = times[::-1]  # of several values for one place the last one stays
+    last[places] = times
+    count = np.bincount(places, minlength=len(names))
+    kept = count > 0
+    first_of, last_of, count_of = (
+        dict(zip(names[kept].tolist(), column[kept].tolist(), strict=True)) for column in (first, last, count)
     )
+    return first_of, last_of, count_of

@@ -74,7 +74,8 @@ class RunningTable:
         keep = (~gone).nonzero()[0]
         self._columns[:, : len(keep)] = self._columns[:, keep]
         self.requests = [self.requests[row] for row in keep.tolist()]
-        self.num_checking = int(self.checks_ids[: len(keep)].sum())
+        if self.num_checking:
+            self.num_checking = int(self.checks_ids[: len(keep)].sum())
 
     def sync(self, row: int) -> Request:
         """Write a row's token count back to its request, which is about to leave the batch."""

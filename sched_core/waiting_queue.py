@@ -74,12 +74,11 @@ class WaitingQueue:
             insort(entries, request, lo=self._front, key=queue_key)
 
     def _delete(self, request: Request) -> None:
-        index = bisect_left(self._entries, queue_key(request), lo=self._front, key=queue_key)
-        if index == self._front:
+        if self._entries[self._front] is request:
             self._front += 1
             self._compact()
         else:
-            del self._entries[index]
+            del self._entries[bisect_left(self._entries, queue_key(request), lo=self._front, key=queue_key)]
 
     def _compact(self) -> None:
         if self._front > 1024 and self._front * 2 > len(self._entries):

@@ -117,7 +117,7 @@ class _Simulation:
 
     def _result(self, plan: StepPlan) -> StepResult:
         token_ids = self.token_source(plan) if self.token_source is not None else None
-        return StepResult(token_ids=token_ids, ended=self.script.ended(plan))
+        return StepResult(token_ids, self.script.ended(plan))
 
     def _tell(self, events: tuple[Event, ...], now: int) -> None:
         self.recorder.events(events, now)

@@ -194,11 +194,23 @@ def test_rollback_restores_the_pool(seed: int) -> None:
         for _ in range(5):
             _random_operation(draw, pool, model, owned)
         journal.clear()
-        before = (free(pool), pool.num_free, [pool.references(block) for block in range(pool.num_blocks)], list(pool.cache.keys), pool.cache.as_dict())
+        before = (
+            free(pool),
+            pool.num_free,
+            [pool.references(block) for block in range(pool.num_blocks)],
+            list(pool.cache.keys),
+            pool.cache.as_dict(),
+        )
         copy, tables = Model(9), [list(blocks) for blocks in owned]
         copy.free, copy.references, copy.keys = list(model.free), list(model.references), list(model.keys)
         for _ in range(5):
             _random_operation(draw, pool, copy, tables)
         journal.rollback()
-        after = (free(pool), pool.num_free, [pool.references(block) for block in range(pool.num_blocks)], list(pool.cache.keys), pool.cache.as_dict())
+        after = (
+            free(pool),
+            pool.num_free,
+            [pool.references(block) for block in range(pool.num_blocks)],
+            list(pool.cache.keys),
+            pool.cache.as_dict(),
+        )
         assert before == after
