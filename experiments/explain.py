@@ -26,7 +26,8 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[
     path = path_in_data(first["loc"], data, keep_missing=first["type"] == "missing")
     key = ".".join(map(str, path))
     if first["type"] in _TAG_ERRORS:
-        key = f"{key}.kind" if key else "kind"
+        tag = first["ctx"]["discriminator"].strip("'")
+        key = f"{key}.{tag}" if key else tag
     others = len({detail["loc"] for detail in details}) - 1
     return key, _message(first, path, model, data) + (f" (and {others} more)" if others else "")
 
@@ -87,12 +88,12 @@ def _shown(value: Any) -> str:
 
 
 def _tags(model: type[BaseModel], path: Location, data: Any) -> str:
-    tags = {_tag(schema) for schema in _schemas_at(model, path, data)}
-    return ", ".join(sorted(tag for tag in tags if tag))
+    tags = filter(None, map(_tag, _schemas_at(model, path, data)))
+    return ", ".join(sorted(value for _, value in tags))
 
 
 def known_keys(model: type[BaseModel], path: Location, data: Any) -> list[str]:
-    """The keys that the section at ``path`` may have, given the ``kind`` it chose in ``data``."""
+    """The keys that the section at ``path`` may have, given the kind it chose in ``data``."""
     names: dict[str, None] = {}
     for schema in _schemas_at(model, path, data):
         names.update(dict.fromkeys(schema.get("properties", {})))
@@ -100,15 +101,14 @@ def known_keys(model: type[BaseModel], path: Location, data: Any) -> list[str]:
 
 
 def _schemas_at(model: type[BaseModel], path: Location, data: Any) -> list[Schema]:
-    """The JSON schemas that can apply at ``path``: branches of another ``kind`` are left out."""
+    """The JSON schemas that can apply at ``path``: branches of another kind are left out."""
     root = model.model_json_schema()
     found: list[Schema] = [root]
     for part in path:
         data = data[part]
         below = [_child(schema, part) for schema in found]
         branches = [branch for schema in below if schema is not None for branch in _branches(schema, root)]
-        kind = data.get("kind") if isinstance(data, Mapping) else None
-        found = [branch for branch in branches if kind is None or _tag(branch) in (None, kind)]
+        found = [branch for branch in branches if _may_apply(branch, data)]
     return found
 
 
@@ -132,6 +132,17 @@ def _branches(schema: Any, root: Any) -> Iterator[Any]:
         yield from _branches(branch, root)
 
 
-def _tag(schema: Schema) -> str | None:
-    tag = schema.get("properties", {}).get("kind", {}).get("const")
-    return None if tag is None else str(tag)
+def _may_apply(schema: Schema, data: Any) -> bool:
+    tag = _tag(schema)
+    if tag is None or not isinstance(data, Mapping):
+        return True
+    name, value = tag
+    return name not in data or bool(data[name] == value)
+
+
+def _tag(schema: Schema) -> tuple[str, str] | None:
+    """The key that tells this branch of a union from the others (kind, dist, process), and its value here."""
+    for name, field in schema.get("properties", {}).items():
+        if "const" in field:
+            return name, str(field["const"])
+    return None

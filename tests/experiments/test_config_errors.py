@@ -143,3 +143,16 @@ def test_errors_travel_between_processes_whole():
 
     error = ConfigError("got 3;\n should be 4", file="a.yaml", key="x.y")
     assert str(pickle.loads(pickle.dumps(error))) == "a.yaml: x.y: got 3; should be 4"
+
+
+@pytest.mark.parametrize("key", ["workload.input_len.dist", "workload.arrival.process", "sim.cost_model.kind"])
+def test_an_unknown_kind_is_reported_under_the_key_that_names_it(twinserve, key):
+    done = twinserve("validate-config", "smoke", "--set", f"{key}=foo")
+    assert done.code == 2
+    assert f"{key}: got 'foo'; known here: " in done.err
+
+
+def test_a_misspelt_key_is_compared_with_the_keys_of_the_chosen_distribution(twinserve):
+    done = twinserve("validate-config", "smoke", "--set", "workload.input_len.maxx=3")
+    assert done.code == 2
+    assert "workload.input_len.maxx: unknown key; did you mean max?" in done.err
