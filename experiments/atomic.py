@@ -63,10 +63,15 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _is_alive(process: int) -> bool:
+    """False also for a zombie: a killed process whose parent has not noticed still has its number."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # no such file system here, or it ended just now: the next call will see
+        return True
+    return status.rpartition(")")[2].split()[0] != "Z"

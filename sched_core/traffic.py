@@ -31,6 +31,9 @@ class Traffic:
     N holds arrived requests back while N are unfinished. ``follow_ups`` names, by request id, the requests that wait
     for another one to end instead; their ``arrival_ns`` is set then. ``abort_after_ns`` maps
     a request id to how long after sending its client gives up.
+
+    Raises:
+        ValueError: a follow-up names a request that does not exist; it would never be sent.
     """
 
     def __init__(
@@ -42,6 +45,10 @@ class Traffic:
         abort_after_ns: Mapping[int, int] | None = None,
     ) -> None:
         follow_ups = follow_ups or {}
+        known = {spec.request_id for spec in requests}
+        for request_id, turn in follow_ups.items():
+            if turn.after not in known:
+                raise ValueError(f"request {request_id} follows request {turn.after}, which does not exist")
         self._max_concurrency = max_concurrency
         self._abort_after_ns = dict(abort_after_ns or {})
         self._waiting_on: dict[int, list[tuple[RequestSpec, int]]] = {}

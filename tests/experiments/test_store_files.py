@@ -76,6 +76,16 @@ def test_leftovers_of_dead_processes_are_removed_and_others_kept(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {name for name, stays in names.items() if stays}
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+def test_leftovers_of_a_killed_process_go_before_its_parent_has_noticed(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
+    (tmp_path / f".result.json.{socket.gethostname()}-{child.pid}.tmp").touch()
+    remove_leftovers(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    child.wait()
+
+
 @settings(deadline=None, derandomize=True)
 @given(OPTIONAL_INTEGERS, OPTIONAL_TEXTS)
 def test_parquet_columns_come_back_as_they_were(tmp_path_factory, integers, texts):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sched_core.events import Finished, FinishReason
 from sched_core.prompt import Prompt, Segment
 from sched_core.traffic import FollowUp, Traffic
@@ -87,3 +89,8 @@ def test_client_gives_up_counting_from_sending_and_only_once() -> None:
     assert sent(traffic, 6) == [1]
     traffic.finished(done(1), 8)
     assert traffic.due_aborts(100) == []
+
+
+def test_a_follow_up_of_an_unknown_request_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="request 1 follows request 7, which does not exist"):
+        Traffic([make_request(1)], follow_ups={1: FollowUp(after=7)})
