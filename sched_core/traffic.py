@@ -46,9 +46,9 @@ class Traffic:
     ) -> None:
         follow_ups = follow_ups or {}
         known = {spec.request_id for spec in requests}
-        for request_id, turn in follow_ups.items():
-            if turn.after not in known:
-                raise ValueError(f"request {request_id} follows request {turn.after}, which does not exist")
+        for request_id, follow_up in follow_ups.items():
+            if follow_up.after not in known:
+                raise ValueError(f"request {request_id} follows request {follow_up.after}, which does not exist")
         self._max_concurrency = max_concurrency
         self._abort_after_ns = dict(abort_after_ns or {})
         self._waiting_on: dict[int, list[tuple[RequestSpec, int]]] = {}
