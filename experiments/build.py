@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.config import ExperimentConfig
-from experiments.cost_models import CostModelConfig, build_cost_model, known_capture_sizes, known_num_blocks
+from experiments.cost_models import CostModelConfig, build_cost_model, known_num_blocks
 from experiments.engine_config import EngineSection
 from experiments.errors import ConfigError
+from experiments.graph_sizes import asked_capture_sizes, simulated_capture_sizes
 from experiments.load import Experiment
 from experiments.workloads import Workload, build_workload
 from sched_core.config import SchedulerConfig
-from sched_core.dispatch import NO_GRAPHS, CaptureSizes
+from sched_core.dispatch import CaptureSizes
 from sched_core.errors import StuckError
 from sched_core.features import StepFeatures
 from sched_core.invariants import InvariantError
@@ -96,7 +97,7 @@ def build_simulation(experiment: Experiment) -> Simulation:
         scheduler=_scheduler_config(config.engine, blocks.count),
         policies=_policies(config.engine, None if source.kind == "replay" else _Estimator(cost_model)),
         cost_model=cost_model,
-        capture_sizes=_capture_sizes(config.engine, known_capture_sizes(source, base_dir=experiment.base_dir)),
+        capture_sizes=simulated_capture_sizes(config, experiment.base_dir),
         blocks=blocks,
     )
 
@@ -162,10 +163,10 @@ def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progre
 
 def _engine_options(config: ExperimentConfig) -> dict[str, Any]:
     """What decides how a real engine runs on its device: the fields of the backend's options."""
-    engine, sizes = config.engine, config.engine.cuda_graph_sizes
+    engine = config.engine
     return config.real.model_dump() | {
         "enforce_eager": engine.enforce_eager,
-        "capture_sizes": None if sizes is None else CaptureSizes(decode=sizes.decode, mixed=sizes.mixed),
+        "capture_sizes": asked_capture_sizes(engine),
         "num_gpu_blocks_override": engine.num_gpu_blocks_override,
         "gpu_memory_utilization": engine.gpu_memory_utilization,
         "seed": config.seed,
@@ -215,14 +216,6 @@ def _policies(engine: EngineSection, estimator: _Estimator | None) -> Policies:
         )
     except ValueError as error:
         raise ConfigError(str(error), key="engine") from error
-
-
-def _capture_sizes(engine: EngineSection, known: CaptureSizes) -> CaptureSizes:
-    """The graphs of the engine that is simulated: none when eager, those asked for, or the calibrated engine's."""
-    if engine.enforce_eager:
-        return NO_GRAPHS
-    sizes = engine.cuda_graph_sizes
-    return known if sizes is None else CaptureSizes(decode=sizes.decode, mixed=sizes.mixed)
 
 
 @dataclass(frozen=True, slots=True)

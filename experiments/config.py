@@ -33,7 +33,7 @@ class SimSection(Section):
 class RealSection(Section):
     """What only a real run needs. ``gpu_memory_limit_gib`` holds the process to that much device memory."""
 
-    attention_backend: Name = "auto"
+    attention_backend: Literal["auto", "fa3", "fa2", "torch_varlen", "triton", "sdpa"] = "auto"
     device: Name = "cuda"
     gpu_memory_limit_gib: PositiveFloat | None = None
 
@@ -64,3 +64,9 @@ class ExperimentConfig(Section):
         if self.backend == "sim" and self.sim is None:
             raise ValueError("backend is sim but there is no `sim:` section; add sim.cost_model, or use --backend real")
         return self
+
+    @property
+    def prices_chosen_graphs(self) -> bool:
+        """Whether a simulated run depends on the CUDA graphs that the real engine would choose by itself."""
+        chosen = not self.engine.enforce_eager and self.engine.cuda_graph_sizes is None
+        return chosen and self.sim is not None and self.sim.cost_model.kind == "roofline"

@@ -46,7 +46,8 @@ class EngineSection(Section):
 
     ``policy``, ``order``, ``victim``, ``budget`` and ``admission`` name built-in policies or import paths.
     ``num_gpu_blocks_override`` null takes the number of KV blocks from the calibration, the roofline's memory or,
-    in a real run, the device. ``cuda_graph_sizes`` null means those of the calibration or the engine's own choice.
+    in a real run, the device. ``cuda_graph_sizes`` null means those of the calibration, or what the engine
+    chooses by itself (a roofline prices the same choice; ``linear`` and ``replay`` assume no graphs).
     """
 
     policy: Annotated[str, _policy("policy")] = "mixed"

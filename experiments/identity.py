@@ -62,6 +62,8 @@ def relevant(config: ExperimentConfig) -> dict[str, Any]:
     data = config.model_dump()
     del data["sim" if config.backend == "real" else "real"]
     if config.backend == "sim":
+        if config.prices_chosen_graphs:
+            data["graphs_of"] = config.real.attention_backend
         del data["model"]["path"], data["model"]["load_format"]
     return data
 

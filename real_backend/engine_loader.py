@@ -14,7 +14,6 @@ from real_backend.device_errors import clear_errors
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.errors import EngineError
 from real_backend.executor import Executor, allocate_kv_caches
-from real_backend.graphs import default_capture_sizes
 from real_backend.memory import KVPoolSize, hold_process_to, profile_step, size_pool
 from real_backend.model import Qwen3Model
 from real_backend.model_config import ModelConfig
@@ -24,7 +23,7 @@ from real_backend.timer import make_timer
 from real_backend.warmup import capture_graphs, run_largest_step, warm_up
 from real_backend.weights import fill_dummy_weights, load_weights
 from sched_core.config import SchedulerConfig
-from sched_core.dispatch import NO_GRAPHS, CaptureSizes
+from sched_core.dispatch import NO_GRAPHS, CaptureSizes, default_capture_sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

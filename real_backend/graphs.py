@@ -7,35 +7,10 @@ the size it was captured for, and its output is its own hidden-state tensor.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 
-from sched_core.dispatch import NO_GRAPHS, CaptureSizes, Dispatch, GraphMode
-
-GraphSupport = Literal["none", "decode", "mixed"]
-
-
-def default_capture_sizes(
-    graph_support: GraphSupport, max_num_seqs: int, max_num_batched_tokens: int, largest: int = 512
-) -> CaptureSizes:
-    """Decode graphs for 1, 2, 4, 8 and every multiple of 16 sequences, mixed graphs in coarser token buckets.
-
-    The last size of each list is the most that a step can hold, or ``largest`` if that is less.
-    """
-    if graph_support == "none":
-        return NO_GRAPHS
-    most_decodes = min(max_num_seqs, max_num_batched_tokens, largest)
-    decode = _up_to(most_decodes, [1, 2, 4, *range(8, 16, 8), *range(16, most_decodes, 16)])
-    if graph_support == "decode":
-        return CaptureSizes(decode=decode)
-    most_tokens = min(max_num_batched_tokens, largest)
-    mixed = _up_to(most_tokens, [16, 32, *range(64, 256, 32), *range(256, most_tokens, 64)])
-    return CaptureSizes(decode=decode, mixed=mixed)
-
-
-def _up_to(most: int, sizes: list[int]) -> tuple[int, ...]:
-    return (*(size for size in sizes if size < most), most)
+from sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 
 
 class StepGraphs:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+GraphSupport = Literal["none", "decode", "mixed"]
+"""Which steps an attention kernel can be captured for: none, those of single-token rows only, or any."""
 
 
 class GraphMode(StrEnum):
@@ -50,6 +53,29 @@ def dispatch(num_tokens: int, num_rows: int, capture_sizes: CaptureSizes) -> Dis
     if size is not None:
         return Dispatch(mode=GraphMode.MIXED, num_padded_tokens=size)
     return Dispatch(mode=GraphMode.EAGER, num_padded_tokens=num_tokens)
+
+
+def default_capture_sizes(
+    graph_support: GraphSupport, max_num_seqs: int, max_num_batched_tokens: int, largest: int = 512
+) -> CaptureSizes:
+    """The graphs that an engine captures when none are asked for.
+
+    Decode graphs for 1, 2, 4, 8 and every multiple of 16 sequences, mixed graphs in coarser token buckets. The last
+    size of each list is the most that a step can hold, or ``largest`` if that is less.
+    """
+    if graph_support == "none":
+        return NO_GRAPHS
+    most_decodes = min(max_num_seqs, max_num_batched_tokens, largest)
+    decode = _up_to(most_decodes, [1, 2, 4, 8, *range(16, most_decodes, 16)])
+    if graph_support == "decode":
+        return CaptureSizes(decode=decode)
+    most_tokens = min(max_num_batched_tokens, largest)
+    mixed = _up_to(most_tokens, [16, 32, *range(64, 256, 32), *range(256, most_tokens, 64)])
+    return CaptureSizes(decode=decode, mixed=mixed)
+
+
+def _up_to(most: int, sizes: list[int]) -> tuple[int, ...]:
+    return (*(size for size in sizes if size < most), most)
 
 
 def _smallest_at_least(sizes: tuple[int, ...], wanted: int) -> int | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
-GraphSupport = Literal["none", "decode", "mixed"]
+from sched_core.dispatch import GraphSupport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from real_backend.attention.base import AttentionMetadata, AttentionShape, GraphSupport
+from real_backend.attention.base import AttentionMetadata, AttentionShape
 from real_backend.attention.row_groups import RowGroup, decode_rows, prefill_rows
+from sched_core.dispatch import GraphSupport
 
 
 class Fa2Backend:

@@ -6,7 +6,8 @@ import importlib
 
 import torch
 
-from real_backend.attention.base import AttentionMetadata, AttentionShape, GraphSupport
+from real_backend.attention.base import AttentionMetadata, AttentionShape
+from sched_core.dispatch import GraphSupport
 
 
 class Fa3Backend:

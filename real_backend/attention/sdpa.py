@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from real_backend.attention.base import AttentionMetadata, AttentionShape, GraphSupport
+from real_backend.attention.base import AttentionMetadata, AttentionShape
+from sched_core.dispatch import GraphSupport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

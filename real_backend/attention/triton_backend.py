@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from real_backend.attention.base import AttentionMetadata, AttentionShape, GraphSupport
+from real_backend.attention.base import AttentionMetadata, AttentionShape
 from real_backend.kernels.triton_decode import combine_kernel, decode_kernel
 from real_backend.kernels.triton_prefill import prefill_kernel
+from sched_core.dispatch import GraphSupport
 
 _MAX_SPLITS = 32
 

@@ -14,7 +14,6 @@ from real_backend.build import run_experiment
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.engine_loader import _capture_sizes, load_engine
 from real_backend.errors import EngineError
-from real_backend.graphs import default_capture_sizes
 from real_backend.memory import GIB, MemoryUse, hold_process_to, size_pool
 from sched_core.config import SchedulerConfig
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes
@@ -139,21 +138,6 @@ def test_not_one_block_is_an_error_with_the_figures() -> None:
     use = MemoryUse(peak_bytes=21 * GIB, other_bytes=GIB)
     with pytest.raises(EngineError, match=r"no KV block fits: 21\.60 GiB may be used.*need 21\.00.*raise engine\."):
         size_pool(total_bytes=24 * GIB, gpu_memory_utilization=0.9, use=use, block_bytes=36 << 20)
-
-
-def test_decode_graphs_have_small_sizes_and_every_sixteenth_up_to_the_cap() -> None:
-    assert default_capture_sizes("decode", 64, 512) == CaptureSizes(decode=(1, 2, 4, 8, 16, 32, 48, 64))
-    assert default_capture_sizes("decode", 20, 512).decode == (1, 2, 4, 8, 16, 20)
-    assert default_capture_sizes("decode", 3, 512).decode == (1, 2, 3)
-    assert default_capture_sizes("none", 64, 512) == NO_GRAPHS
-
-
-@pytest.mark.parametrize(("max_num_seqs", "budget"), [(1, 8), (64, 512), (256, 8192), (7, 100)])
-def test_capture_sizes_ascend_and_reach_the_largest_step(max_num_seqs: int, budget: int) -> None:
-    sizes = default_capture_sizes("mixed", max_num_seqs, budget)
-    for column, largest in ((sizes.decode, min(max_num_seqs, 512)), (sizes.mixed, min(budget, 512))):
-        assert list(column) == sorted(set(column))
-        assert column[-1] == largest
 
 
 def test_graphs_that_the_attention_backend_cannot_hold_are_refused() -> None:

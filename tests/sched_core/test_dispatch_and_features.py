@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphMode, dispatch
+from sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphMode, default_capture_sizes, dispatch
 from sched_core.features import step_features
 from tests.builders import make_harness, make_request
 
@@ -64,3 +64,18 @@ def test_new_prompt_of_one_token_counts_as_a_decode_that_was_started() -> None:
     harness.add(make_request(0, 1))
     features = step_features(harness.begin())
     assert (features.num_decodes, features.decode_context, features.num_started) == (1, 1, 1)
+
+
+def test_decode_graphs_have_small_sizes_and_every_sixteenth_up_to_the_cap() -> None:
+    assert default_capture_sizes("decode", 64, 512) == CaptureSizes(decode=(1, 2, 4, 8, 16, 32, 48, 64))
+    assert default_capture_sizes("decode", 20, 512).decode == (1, 2, 4, 8, 16, 20)
+    assert default_capture_sizes("decode", 3, 512).decode == (1, 2, 3)
+    assert default_capture_sizes("none", 64, 512) == NO_GRAPHS
+
+
+@pytest.mark.parametrize(("max_num_seqs", "budget"), [(1, 8), (64, 512), (256, 8192), (7, 100)])
+def test_capture_sizes_ascend_and_reach_the_largest_step(max_num_seqs: int, budget: int) -> None:
+    sizes = default_capture_sizes("mixed", max_num_seqs, budget)
+    for column, largest in ((sizes.decode, min(max_num_seqs, 512)), (sizes.mixed, min(budget, 512))):
+        assert list(column) == sorted(set(column))
+        assert column[-1] == largest
