@@ -50,8 +50,8 @@ class _Renewal(Section):
         return self
 
     def shape(self) -> float:
-        """Burstiness b: gaps are gamma with shape b and mean 1; 1 is Poisson, inf is constant."""
-        raise NotImplementedError
+        """Burstiness b: gaps are gamma with shape b and mean 1; 1, the default, is Poisson, inf is constant."""
+        return 1.0
 
     def rates(self, size: int) -> Floats:
         """Requests/s at which each of ``size`` gaps is played."""
@@ -68,9 +68,6 @@ class PoissonArrivals(_Renewal):
     """Exponential gaps."""
 
     process: Literal["poisson"]
-
-    def shape(self) -> float:
-        return 1.0
 
 
 class ConstantArrivals(_Renewal):
