@@ -10,7 +10,7 @@ from typing import Any
 from experiments.config import ExperimentConfig
 from experiments.cost_models import CostModelConfig, build_cost_model, known_num_blocks
 from experiments.engine_config import EngineSection
-from experiments.errors import ConfigError
+from experiments.errors import ConfigError, RunError
 from experiments.graph_sizes import asked_capture_sizes, simulated_capture_sizes
 from experiments.load import Experiment
 from experiments.workloads import Workload, build_workload
@@ -28,6 +28,7 @@ from sim_backend.replay import ReplayError
 Progress = Callable[[int, int], None]
 
 BLOCKS_KEY = "engine.num_gpu_blocks_override"
+_TOO_LONG = "the simulated time does not fit 63 bits of nanoseconds (292 years); lower the step times of sim.cost_model"
 SIMULATION_ERRORS = (StuckError, InvariantError, ReplayError, CalibrationRangeError)
 """What can end a simulation early: a policy that never schedules, a broken promise, a cost model at its limits."""
 
@@ -135,6 +136,8 @@ def _run_simulated(experiment: Experiment, workload: Workload, check: bool, on_p
             )
         except SIMULATION_ERRORS as cause:
             record, error = recorder.finish(0, engine.stats()), str(cause)
+        except OverflowError as cause:
+            raise RunError(_TOO_LONG, key="sim.cost_model") from cause
     notes = tuple(str(warning.message) for warning in caught)
     return BackendRun(record=record, blocks=parts.blocks, error=error, warnings=notes)
 

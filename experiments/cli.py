@@ -27,6 +27,10 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 )
 """Subcommand -> function (or Typer application) that implements it."""
 
+OUT_OF_MEMORY = (
+    "out of memory; lower engine.max_num_seqs, engine.num_gpu_blocks_override or workload.num_prompts"
+    " (what had finished stays)"
+)
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
@@ -46,6 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _usage_error() as error:
         typer.echo(f"twinserve: error: {error.format_message()}", err=True)
         return EXIT_USAGE
+    except MemoryError:
+        typer.echo(f"twinserve: error: {OUT_OF_MEMORY}", err=True)
+        return EXIT_FAILED
     except (KeyboardInterrupt, typer.Abort):
         outcome = EXIT_INTERRUPTED
     if outcome == EXIT_INTERRUPTED:

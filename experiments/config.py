@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 from experiments.cost_models import CostModelConfig
 from experiments.engine_config import EngineSection
 from experiments.metrics import MetricsConfig
-from experiments.schema import NonNegativeInt, PositiveFloat, Section
+from experiments.schema import NonNegativeInt, PositiveFloat, Section, Seed
 from experiments.workloads import WorkloadConfig
 
 Name = Annotated[str, StringConstraints(pattern=r"^[^\n\r]+$")]
@@ -48,7 +48,7 @@ class ExperimentConfig(Section):
     """The whole file. ``sim`` and ``real`` may both be present, so that one file runs on either backend."""
 
     name: Name
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
     repeat: NonNegativeInt = 0
     backend: Literal["sim", "real"] = "sim"
     model: ModelSection = ModelSection()

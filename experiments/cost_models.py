@@ -19,19 +19,21 @@ from sim_backend.memory import ModelDoesNotFitError, num_kv_blocks
 from sim_backend.replay import ReplayCostModel
 from sim_backend.roofline import RooflineCostModel
 
-Knot = Annotated[tuple[float, float], FromList]
+Term = Annotated[float, Field(le=1e9)]
+"""A step of 1e9 ms is eleven days; nanoseconds of many such steps fit 63 bits."""
+Knot = Annotated[tuple[Term, Term], FromList]
 
 
 class LinearSection(Section):
     """Terms of ``sim_backend.linear.LinearTerms``, with its names and units."""
 
-    base_ms: float = 0.0
-    per_token_ms: float = 0.0
-    floor_ms: float = 0.0
-    per_context_token_us: float = 0.0
-    host_gap_ms: float = 0.0
-    host_per_row_us: float = 0.0
-    host_per_started_us: float = 0.0
+    base_ms: Term = 0.0
+    per_token_ms: Term = 0.0
+    floor_ms: Term = 0.0
+    per_context_token_us: Term = 0.0
+    host_gap_ms: Term = 0.0
+    host_per_row_us: Term = 0.0
+    host_per_started_us: Term = 0.0
     knots: Annotated[tuple[Knot, ...], FromList] = ()
 
     @model_validator(mode="after")

@@ -34,7 +34,8 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[
 
 def suggest(wrong: str, known: Sequence[str]) -> str:
     """``did you mean ...?`` where something is close, else the list of what is known."""
-    close = get_close_matches(wrong, known, n=1, cutoff=0.6) or [name for name in known if wrong in name]
+    containing = [name for name in known if wrong in name] if len(wrong) > 2 else []
+    close = get_close_matches(wrong, known, n=1, cutoff=0.6) or containing
     return f"did you mean {close[0]}?" if close else f"known here: {', '.join(sorted(known)) or 'nothing'}"
 
 

@@ -17,9 +17,15 @@ def _listed(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-PositiveFloat = Annotated[float, Field(gt=0)]
+MAX_COUNT = 1 << 40
+"""Far above any real count; products of two such numbers are not formed, sums of many fit 63 bits."""
+
+PositiveFloat = Annotated[float, Field(gt=0, le=1e12)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-PositiveInt = Annotated[int, Field(ge=1)]
-NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveInt = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Seconds = Annotated[float, Field(ge=0, le=1e8)]
+"""Up to three years: in nanoseconds, and multiplied by what random numbers there are, they fit 63 bits."""
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 FromList = BeforeValidator(_listed)
 """Marks a tuple field, which YAML writes as a list: ``Annotated[tuple[int, ...], FromList]``."""

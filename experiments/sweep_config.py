@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from experiments.schema import NonNegativeInt, PositiveInt, Section
+from experiments.schema import PositiveInt, Section, Seed
 
 Settings: TypeAlias = dict[str, Any]
 """Dotted key -> value."""
@@ -44,7 +44,7 @@ class SweepConfig(Section):
     zip: dict[str, Values] = Field(default_factory=dict)
     include: list[Settings] = Field(default_factory=list)
     exclude: list[Settings] = Field(default_factory=list)
-    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
+    seeds: Annotated[list[Seed], Field(min_length=1)] | None = None
     executor: ExecutorSection = ExecutorSection()
     report: ReportSection = ReportSection()
 

@@ -81,8 +81,11 @@ def parse_yaml(text: str, *, source: str | Path) -> Any:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise ConfigError(_problem(error), file=source) from error
-    except (ValueError, RecursionError) as error:  # an impossible date such as 2023-13-45, very deep nesting
-        raise ConfigError(f"not valid YAML: {error}; put quotes around text", file=source) from error
+    except RecursionError as error:
+        raise ConfigError("not valid YAML: nested too deeply; an experiment has few levels", file=source) from error
+    except (ValueError, KeyError, AttributeError) as error:  # a date such as 2023-13-45; tags: !!bool maybe
+        problem = str(error) if isinstance(error, ValueError) else "a tag (!!...) on a value that it does not fit"
+        raise ConfigError(f"not valid YAML: {problem}; put quotes around text", file=source) from error
 
 
 def dump_yaml(data: dict[str, Any]) -> str:

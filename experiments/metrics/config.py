@@ -6,10 +6,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from experiments.schema import FromList, NonNegativeInt, Section
+from experiments.schema import FromList, NonNegativeInt, Seconds, Section, Seed
 
 Milliseconds = Annotated[float, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0)]
 Percentile = Annotated[float, Field(gt=0, lt=100)]
 
 
@@ -30,7 +29,7 @@ class BootstrapConfig(Section):
 
     samples: Annotated[int, Field(ge=10)] = 1000
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
 
 
 class MetricsConfig(Section):

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.schema import PositiveInt, Section
+from experiments.schema import PositiveInt, Seconds, Section
 from experiments.workloads.arrivals import NS_PER_S
 from experiments.workloads.fields import NonNegativeFloat
 from experiments.workloads.lengths import LengthConfig
@@ -42,7 +42,7 @@ class Sessions(Section):
     """
 
     turns: LengthConfig
-    think_time_s: NonNegativeFloat = 0.0
+    think_time_s: Seconds = 0.0
     think_time_dist: Literal["constant", "exponential"] = "exponential"
 
     def draw_think_ns(self, size: int, streams: RandomStreams) -> Ints:

@@ -16,7 +16,7 @@ def _positive(value: float) -> float:
     return value
 
 
-NonNegativeFloat = Annotated[float, Field(ge=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0, le=1e12)]
 PositiveOrInf = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_positive)]
 
 

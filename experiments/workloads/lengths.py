@@ -10,14 +10,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from experiments.errors import ConfigError
-from experiments.schema import PositiveFloat, PositiveInt, Section
+from experiments.schema import MAX_COUNT, PositiveInt, Section
 from experiments.workloads.fields import NonNegativeFloat, require_file
-from experiments.workloads.formats.reading import read_csv, whole_number
+from experiments.workloads.formats.reading import read_csv, token_count
 from experiments.workloads.streams import weighted_choice
 from sched_core.plan import Ints
 
-_MAX_LENGTH = 1 << 40
-"""Where draws without a ``max`` are cut, far above any context."""
+MeanLength = Annotated[float, Field(ge=1e-3, le=MAX_COUNT)]
 
 
 class FixedLength(Section):
@@ -41,7 +40,7 @@ class _Bounded(Section):
         return self
 
     def _rounded(self, drawn: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Ints:
-        return np.rint(np.clip(drawn, self.min, self.max or _MAX_LENGTH)).astype(np.int64)
+        return np.rint(np.clip(drawn, self.min, self.max or MAX_COUNT)).astype(np.int64)
 
 
 class UniformLength(_Bounded):
@@ -59,7 +58,7 @@ class NormalLength(_Bounded):
     """Normal with ``mean`` and ``std``, rounded; values outside ``[min, max]`` are moved to the nearer end."""
 
     dist: Literal["normal"]
-    mean: PositiveFloat
+    mean: MeanLength
     std: NonNegativeFloat
 
     def draw(self, size: int, generator: np.random.Generator) -> Ints:
@@ -70,7 +69,7 @@ class LognormalLength(_Bounded):
     """Log-normal whose values (not their logarithms) have ``mean`` and ``std``; rounded and bounded as ``normal``."""
 
     dist: Literal["lognormal"]
-    mean: PositiveFloat
+    mean: MeanLength
     std: NonNegativeFloat
 
     def draw(self, size: int, generator: np.random.Generator) -> Ints:
@@ -104,7 +103,7 @@ class EmpiricalLength(Section):
         Raises:
             ConfigError: no such file or column, or a bad line.
         """
-        table = read_csv(require_file(self.path, base_dir, f"{key}.path"), {self.column: whole_number})
+        table = read_csv(require_file(self.path, base_dir, f"{key}.path"), {self.column: token_count})
         values = np.array(table.columns[self.column], dtype=np.int64)
         if values.min() < 1:
             line = table.lines[int(values.argmin())]

@@ -6,15 +6,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from experiments.schema import FromList, PositiveFloat, PositiveInt, Section
-from experiments.workloads.fields import NonNegativeFloat
+from experiments.schema import MAX_COUNT, FromList, PositiveFloat, PositiveInt, Seconds, Section
 
 
 class ClientClass(Section):
     """A share of the requests, in proportion to ``weight``, with a client name and a priority (smaller is first)."""
 
     client: str = ""
-    priority: int = 0
+    priority: Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)] = 0
     weight: PositiveFloat = 1.0
 
 
@@ -22,7 +21,7 @@ class Abort(Section):
     """Clients that give up ``after_s`` seconds after sending, each with ``probability``."""
 
     probability: Annotated[float, Field(ge=0, le=1)]
-    after_s: NonNegativeFloat
+    after_s: Seconds
 
 
 def _yaml_word(value: Any) -> Any:
@@ -44,7 +43,7 @@ class RequestOptions(Section):
     max_tokens: Literal["true_length", "fixed", "max_model_len"] = "true_length"
     max_tokens_value: PositiveInt | None = None
     predicted_output_len: Annotated[Literal["none", "true", "noisy"], BeforeValidator(_yaml_word)] = "none"
-    predicted_output_cv: PositiveFloat | None = None
+    predicted_output_cv: Annotated[float, Field(gt=0, le=100)] | None = None
     classes: Annotated[tuple[ClientClass, ...], FromList] = ()
     abort: Abort | None = None
     max_input_len: PositiveInt | None = None

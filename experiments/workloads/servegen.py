@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from experiments.errors import ConfigError
-from experiments.schema import FromList, NonNegativeInt, PositiveFloat, PositiveInt
+from experiments.schema import FromList, NonNegativeInt, PositiveFloat, PositiveInt, Seconds
 from experiments.workloads.arrivals import NS_PER_S, Floats
-from experiments.workloads.fields import NonNegativeFloat, resolve
+from experiments.workloads.fields import resolve
 from experiments.workloads.formats.reading import Columns, read_csv, seconds
 from experiments.workloads.options import RequestOptions
 from experiments.workloads.rows import Rows, own_prompt
@@ -26,6 +27,8 @@ from sched_core.plan import Ints
 
 WINDOW_S = 600.0
 """How long one line of a client's trace lasts."""
+
+_MAX_REQUESTS = 10_000_000
 
 _WINDOW_COLUMNS = ("start", "rate", "cv", "pattern", "shape", "scale")
 
@@ -39,8 +42,8 @@ class ServeGenConfig(RequestOptions):
     kind: Literal["servegen"]
     path: str
     clients: Annotated[tuple[NonNegativeInt, ...], FromList] | None = None
-    start_s: NonNegativeFloat = 0.0
-    duration_s: PositiveFloat
+    start_s: Seconds = 0.0
+    duration_s: Annotated[Seconds, Field(gt=0)]
     rate_scale: PositiveFloat = 1.0
     num_prompts: PositiveInt | None = None
 
@@ -114,9 +117,12 @@ def _gaps_until(end_s: float, windows: Columns, at: int, generator: np.random.Ge
     pattern, shape, scale = (windows.columns[name][at] for name in ("pattern", "shape", "scale"))
     if not pattern:
         return np.empty(0)
-    batch = 16 + int(1.2 * end_s * windows.columns["rate"][at])
+    batch = 16 + int(min(1.2 * end_s * windows.columns["rate"][at], _MAX_REQUESTS))
     times = np.empty(0)
     while not len(times) or times[-1] < end_s:
+        if len(times) > _MAX_REQUESTS:
+            problem = f"one client sends over {_MAX_REQUESTS:,} requests in ten minutes; lower workload.rate_scale"
+            raise ConfigError(problem, file=windows.path, key=f"line {windows.lines[at]}")
         gaps = scale * generator.weibull(shape, batch) if pattern == "Weibull" else generator.gamma(shape, scale, batch)
         times = np.concatenate([times, (times[-1] if len(times) else 0.0) + np.cumsum(gaps)])
     return times[times < end_s]

@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from experiments.errors import ConfigError
-from experiments.schema import PositiveFloat, PositiveInt, Section
-from experiments.workloads.arrivals import NS_PER_S, ArrivalConfig, arrival_times_ns
-from experiments.workloads.fields import NonNegativeFloat, require_file
+from experiments.schema import PositiveFloat, PositiveInt, Seconds, Section
+from experiments.workloads.arrivals import MAX_SECONDS, NS_PER_S, ArrivalConfig, arrival_times_ns
+from experiments.workloads.fields import require_file
 from experiments.workloads.formats import csv_traces, json_traces
 from experiments.workloads.formats.table import Table
 from experiments.workloads.limits import apply_limits
@@ -52,12 +52,12 @@ class TraceConfig(RequestOptions):
     timed_trace: TimedTraceOptions | None = None
     arrival: ArrivalConfig | None = None
     num_prompts: PositiveInt | None = None
-    start_s: NonNegativeFloat = 0.0
-    duration_s: PositiveFloat | None = None
+    start_s: Seconds = 0.0
+    duration_s: Annotated[Seconds, Field(gt=0)] | None = None
     time_scale: PositiveFloat = 1.0
     prompt_scale: Annotated[PositiveFloat, Field(le=1e6)] = 1.0
     output_scale: Annotated[PositiveFloat, Field(le=1e6)] = 1.0
-    jitter_s: NonNegativeFloat = 0.0
+    jitter_s: Seconds = 0.0
     zero_output: Literal["error", "drop"] = "error"
 
     @model_validator(mode="after")
@@ -157,9 +157,12 @@ def _window(rows: Rows, config: TraceConfig) -> Rows:
 
 
 def _rescale(rows: Rows, config: TraceConfig) -> Rows:
+    scaled_ns = rows.arrival_ns * config.time_scale
+    if len(rows) and scaled_ns.max() > MAX_SECONDS * NS_PER_S:
+        raise ConfigError("stretches the trace over more than 285 years; lower it", key="workload.time_scale")
     return replace(
         rows,
-        arrival_ns=np.rint(rows.arrival_ns * config.time_scale).astype(np.int64),
+        arrival_ns=np.rint(scaled_ns).astype(np.int64),
         input_len=_scaled(rows.input_len, config.prompt_scale),
         output_len=_scaled(rows.output_len, config.output_scale),
     )
@@ -178,7 +181,9 @@ def _first(rows: Rows, num_prompts: int) -> Rows:
 
 def _retimed(rows: Rows, config: TraceConfig, streams: RandomStreams) -> Rows:
     if not len(rows):
-        raise ConfigError("no row is left; widen start_s and duration_s or the limits", key="workload")
+        raise ConfigError(
+            "no row is left; widen start_s, duration_s or the limits, or take another trace", key="workload"
+        )
     if config.arrival is not None:
         times = arrival_times_ns(config.arrival, len(rows), streams.generator("arrival"))
         return replace(rows, arrival_ns=times)

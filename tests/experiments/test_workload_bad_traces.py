@@ -34,7 +34,7 @@ VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n"
         ("vidur", VIDUR + "nan,1,1\n", "line 3: arrived_at is 'nan'; expected a number"),
         ("vidur", VIDUR + "inf,1,1\n", "line 3: arrived_at is 'inf'; expected a number"),
         ("mooncake", "", "has no rows"),
-        ("mooncake", MOONCAKE + MOONCAKE[:40], "line 2: not valid JSON .*is the file cut off"),
+        ("mooncake", MOONCAKE + MOONCAKE[:40], "line 2: not valid JSON .*is it cut off"),
         ("mooncake", MOONCAKE + "[1, 2]\n", "line 2: expected a JSON object"),
         ("mooncake", MOONCAKE + '{"timestamp": 0}\n', "line 2: input_length is missing; expected a whole number"),
         ("mooncake", MOONCAKE.replace("5,", "true,"), "line 1: output_length is True; expected a whole number"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.workloads.formats.reading import read_csv, seconds, whole_number
+from experiments.workloads.formats.reading import read_csv, seconds, token_count, whole_number
 from experiments.workloads.formats.table import Table, since_first
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
@@ -34,7 +34,7 @@ def read_vidur(path: Path) -> Table:
 def read_lengths(path: Path) -> Table:
     """Lengths without times, as Vidur and Etalon ship: ``num_prefill_tokens``, ``num_decode_tokens``."""
     names = ("num_prefill_tokens", "num_decode_tokens")
-    rows = read_csv(path, dict.fromkeys(names, whole_number))
+    rows = read_csv(path, dict.fromkeys(names, token_count))
     input_len, output_len = (np.array(rows.columns[name], dtype=np.int64) for name in names)
     return Table(path=path, lines=rows.lines, time_ns=None, input_len=input_len, output_len=output_len)
 
@@ -42,12 +42,12 @@ def read_lengths(path: Path) -> Table:
 def read_llmservingsim_csv(path: Path) -> Table:
     """LLMServingSim's lengths: ``arrival_time_ns``, ``input_toks``, ``output_toks``."""
     names = ("arrival_time_ns", "input_toks", "output_toks")
-    rows = read_csv(path, dict.fromkeys(names, whole_number))
-    time, input_len, output_len = (rows.columns[name] for name in names)
+    rows = read_csv(path, {names[0]: whole_number, names[1]: token_count, names[2]: token_count})
+    input_len, output_len = (rows.columns[name] for name in names[1:])
     return Table(
         path=path,
         lines=rows.lines,
-        time_ns=since_first(time, 1),
+        time_ns=since_first(rows, names[0], 1),
         input_len=np.array(input_len, dtype=np.int64),
         output_len=np.array(output_len, dtype=np.int64),
     )
@@ -55,11 +55,11 @@ def read_llmservingsim_csv(path: Path) -> Table:
 
 def _timed(path: Path, time: str, input_len: str, output_len: str, *, calendar: bool = False) -> Table:
     parse_time = _calendar_ns if calendar else seconds
-    rows = read_csv(path, {time: parse_time, input_len: whole_number, output_len: whole_number})
+    rows = read_csv(path, {time: parse_time, input_len: token_count, output_len: token_count})
     return Table(
         path=path,
         lines=rows.lines,
-        time_ns=since_first(rows.columns[time], 1 if calendar else _NS_PER_S),
+        time_ns=since_first(rows, time, 1 if calendar else _NS_PER_S),
         input_len=np.array(rows.columns[input_len], dtype=np.int64),
         output_len=np.array(rows.columns[output_len], dtype=np.int64),
     )

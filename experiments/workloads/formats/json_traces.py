@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.workloads.formats.reading import Columns, read_json_lines, seconds, whole_number
+from experiments.workloads.formats.reading import Columns, read_json_lines, seconds, token_count, whole_number
 from experiments.workloads.formats.table import Table, since_first
 from experiments.workloads.token_streams import MAX_HASH_ID
 
@@ -31,13 +31,13 @@ def read_mooncake(path: Path) -> Table:
 
 def read_timed(path: Path, labels: Labels, *, unit_ns: float, hash_block_size: int) -> Table:
     """A timed trace with keys ``labels``, times in units of ``unit_ns``; rows may lack hash ids."""
-    parsers = {labels.timestamp: seconds, labels.input_length: whole_number, labels.output_length: whole_number}
+    parsers = {labels.timestamp: seconds, labels.input_length: token_count, labels.output_length: token_count}
     rows = read_json_lines(path, {**parsers, labels.hash_ids: _hash_ids})
     hash_ids = [ids or () for ids in rows.columns[labels.hash_ids]]
     table = Table(
         path=path,
         lines=rows.lines,
-        time_ns=since_first(rows.columns[labels.timestamp], unit_ns),
+        time_ns=since_first(rows, labels.timestamp, unit_ns),
         input_len=_lengths(rows, labels.input_length),
         output_len=_lengths(rows, labels.output_length),
         hash_ids=hash_ids if any(hash_ids) else None,
@@ -49,11 +49,12 @@ def read_timed(path: Path, labels: Labels, *, unit_ns: float, hash_block_size: i
 
 def read_llmservingsim_json(path: Path) -> Table:
     """LLMServingSim: ``input_toks``, ``output_toks``, ``arrival_time_ns``."""
-    rows = read_json_lines(path, dict.fromkeys(("arrival_time_ns", "input_toks", "output_toks"), whole_number))
+    parsers = {"arrival_time_ns": whole_number, "input_toks": token_count, "output_toks": token_count}
+    rows = read_json_lines(path, parsers)
     return Table(
         path=path,
         lines=rows.lines,
-        time_ns=since_first(rows.columns["arrival_time_ns"], 1),
+        time_ns=since_first(rows, "arrival_time_ns", 1),
         input_len=_lengths(rows, "input_toks"),
         output_len=_lengths(rows, "output_toks"),
     )

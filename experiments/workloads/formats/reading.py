@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from experiments.errors import ConfigError
+from experiments.schema import MAX_COUNT
 
 Parser = Callable[[Any], Any]
 """A field's text (CSV) or value (JSON) to its meaning; a ``ValueError`` says what was expected."""
@@ -34,8 +35,18 @@ def whole_number(value: Any) -> int:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
         raise expected from None
-    if not 0 <= number < 1 << 62 or (isinstance(value, float) and number != value):
+    if number < 0 or (isinstance(value, float) and number != value):
         raise expected
+    if number >= 1 << 62:
+        raise ValueError("expected a number below 2**62")
+    return number
+
+
+def token_count(value: Any) -> int:
+    """A ``whole_number`` that may be a length."""
+    number = whole_number(value)
+    if number > MAX_COUNT:
+        raise ValueError("expected a number of tokens, at most 2**40")
     return number
 
 
@@ -92,10 +103,10 @@ def read_json_lines(path: Path, parsers: Mapping[str, Parser]) -> Columns:
             try:
                 value = json.loads(text)
             except json.JSONDecodeError as error:
-                problem = f"not valid JSON ({error.msg}); mend or remove the line (is the file cut off?)"
+                problem = f"not valid JSON ({error.msg}); mend or remove the line (is it cut off? is `format` right?)"
                 raise ConfigError(problem, file=path, key=f"line {line}") from None
             if not isinstance(value, dict):
-                raise ConfigError("expected a JSON object", file=path, key=f"line {line}")
+                raise ConfigError("expected a JSON object; is `format` right?", file=path, key=f"line {line}")
             yield line, [_parse(path, line, name, value.get(name), parse) for name, parse in parsers.items()]
 
     return _collect(path, list(parsers), parsed())
@@ -142,5 +153,8 @@ def _text_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _unreadable(path: Path, error: Exception) -> NoReturn:
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    if isinstance(error, UnicodeDecodeError):
+        reason = "it is not UTF-8 text; is it compressed, or no trace at all?"
+    else:
+        reason = f"{getattr(error, 'strerror', None) or error}; give a readable text file"
     raise ConfigError(f"cannot be read: {reason}", file=path) from None

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments.errors import ConfigError
+from experiments.workloads.arrivals import MAX_SECONDS, NS_PER_S
+from experiments.workloads.formats.reading import Columns
 from sched_core.plan import Ints
 
 
@@ -38,7 +40,16 @@ class Table:
             raise ConfigError(problem, file=self.path, key=f"line {self.lines[int(bad.argmax())]}")
 
 
-def since_first(times: Sequence[float] | Sequence[int], unit_ns: float) -> Ints:
-    """Times in units of ``unit_ns`` as whole nanoseconds since the earliest."""
-    first = min(times)
+def since_first(rows: Columns, name: str, unit_ns: float) -> Ints:
+    """Column ``name``, in units of ``unit_ns``, as whole nanoseconds since the earliest.
+
+    Raises:
+        ConfigError: naming the line of the latest time when the trace lasts more than 285 years.
+    """
+    times: list[float] = rows.columns[name]
+    first, last = min(times), max(times)
+    if (last - first) * unit_ns > MAX_SECONDS * NS_PER_S:
+        line = rows.lines[times.index(last)]
+        problem = f"{name} is {last}, more than 285 years after the earliest; mend the line, or is its unit another?"
+        raise ConfigError(problem, file=rows.path, key=f"line {line}")
     return np.array([round((time - first) * unit_ns) for time in times], dtype=np.int64)
