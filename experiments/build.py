@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from experiments.catalog import resolve
 from experiments.config import ExperimentConfig
 from experiments.cost_models import CostModelConfig, build_cost_model, known_num_blocks
 from experiments.engine_config import EngineSection
@@ -103,6 +104,19 @@ def build_simulation(experiment: Experiment) -> Simulation:
     )
 
 
+def check_real(experiment: Experiment) -> None:
+    """What can be known of a real run without its device.
+
+    Raises:
+        ConfigError: no weights are named, or a policy cannot be loaded.
+    """
+    model = experiment.config.model
+    if model.path is None and model.load_format != "dummy":
+        message = "is missing; give a model folder, or model.load_format: dummy for random weights"
+        raise ConfigError(message, key="model.path")
+    _policies(experiment.config.engine, None)
+
+
 def run_backend(experiment: Experiment, workload: Workload, *, check: bool, on_progress: Progress | None) -> BackendRun:
     """Run the workload on the backend that the configuration names.
 
@@ -147,7 +161,7 @@ def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progre
     config = experiment.config
     try:
         run = backend.run_experiment(
-            model=config.model.model_dump(),
+            model=config.model.model_dump() | {"path": _model_folder(experiment)},
             scheduler=config.engine.scheduler_fields(),
             options=_engine_options(config),
             policies=_policies(config.engine, None),
@@ -158,10 +172,15 @@ def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progre
             on_progress=on_progress,
         )
     except engine_error as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(error.message, key=error.key) from error
     source = "device" if config.engine.num_gpu_blocks_override is None else BLOCKS_KEY
     blocks = Blocks(count=run.num_blocks, source=source)
     return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error)
+
+
+def _model_folder(experiment: Experiment) -> str | None:
+    path = experiment.config.model.path
+    return None if path is None else str(resolve(path, experiment.base_dir))
 
 
 def _engine_options(config: ExperimentConfig) -> dict[str, Any]:
@@ -176,7 +195,7 @@ def _engine_options(config: ExperimentConfig) -> dict[str, Any]:
     }
 
 
-def _real_backend() -> tuple[Any, type[Exception]]:
+def _real_backend() -> tuple[Any, type[Any]]:
     """The real backend's entry and its exception type."""
     try:
         import real_backend.build as backend
@@ -219,6 +238,8 @@ def _policies(engine: EngineSection, estimator: _Estimator | None) -> Policies:
         )
     except ValueError as error:
         raise ConfigError(str(error), key="engine") from error
+    except Exception as error:  # a module or class of the user's may raise anything
+        raise ConfigError(f"a policy cannot be built: {type(error).__name__}: {error}", key="engine") from error
 
 
 @dataclass(frozen=True, slots=True)

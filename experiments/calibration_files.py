@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import model_validator
 
+from experiments.atomic import write_text
 from experiments.catalog import read_section
 from experiments.schema import FromList, PositiveInt, Section
 from experiments.yaml_loader import dump_yaml
@@ -91,9 +92,7 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
     """Writes a file that ``read_calibration`` reads back as the same value; it appears whole or not at all."""
     data: dict[str, Any] = {"version": 1, **asdict(calibration)}
     data["modes"] = {str(mode): terms for mode, terms in data["modes"].items()}
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(dump_yaml(_plain(data)), encoding="utf-8")
-    partial.replace(path)
+    write_text(path, dump_yaml(_plain(data)))
 
 
 def _plain(value: Any) -> Any:

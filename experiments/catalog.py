@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ValidationError, create_model
@@ -17,6 +19,11 @@ from sim_backend.hardware import Hardware
 from sim_backend.models import ModelShape
 
 DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+KEYS: Mapping[str, str] = MappingProxyType(
+    {"hardware": "sim.cost_model.hardware", "models": "model.name", "calibrations": "sim.cost_model.file"}
+)
+"""Folder of the catalogue -> the setting that names one of its files."""
 
 SectionT = TypeVar("SectionT", bound=Section)
 ValueT = TypeVar("ValueT", Hardware, ModelShape)
@@ -56,7 +63,8 @@ def catalog_file(folder: str, name: str, base_dir: Path) -> Path:
     if path.is_file():
         return path
     known = packaged_names(folder)
-    raise ConfigError(f"no {folder} file for {name!r}; {suggest(slug(name), known)} (or give the path of a YAML file)")
+    message = f"no {folder} file for {name!r}; {suggest(slug(name), known)} (or give the path of a YAML file)"
+    raise ConfigError(message, key=KEYS.get(folder))
 
 
 def resolve(path: str, base_dir: Path) -> Path:

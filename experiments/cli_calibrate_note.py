@@ -18,16 +18,19 @@ def calibrate_note(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the files go; the packaged calibrations by default.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; all cores by default.")] = None,
     progress: Progress = True,
 ) -> None:
     """Fit step times to the note's two published runs at 2 requests/s, from three starts that must agree within 2 %."""
+    from experiments.atomic import write_files
     from experiments.calibration_files import write_calibration
     from experiments.executors import in_processes
     from experiments.paths import packaged_configs
     from experiments.progress import LateProgress
     from experiments.reproduce.note_fit import ENGINES, MAX_DISAGREEMENT, STARTS, calibration_of, disagreement, fit
 
+    folder = packaged_configs() / "calibrations" if out is None else out
+    write_files(folder, {})  # finds a wrong --out before the work, not after it
     tasks = [(engine, start) for start in STARTS for engine in ENGINES]
     fits = []
     with LateProgress("calibrate-note", "fits", enabled=progress) as bar:
@@ -35,8 +38,6 @@ def calibrate_note(
         for done in in_processes(fit, tasks, workers=workers):
             fits.append(done)
             bar.update(len(fits), len(tasks))
-    folder = packaged_configs() / "calibrations" if out is None else out
-    folder.mkdir(parents=True, exist_ok=True)
     for engine in ENGINES:
         mine = sorted((each for each in fits if each.engine == engine), key=lambda each: each.start)
         for each in mine:

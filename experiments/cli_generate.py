@@ -42,6 +42,6 @@ def generate(
             prompt, SamplingParams(max_tokens=max_tokens, temperature=temperature)
         )
     except EngineError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(error.message) from error
     for text, completion in zip(prompt, completions, strict=True):
         typer.echo(f"{text}{completion['text']}")

@@ -31,13 +31,17 @@ def validate_config(
 
 
 def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
-    from experiments.build import build_requests, build_simulation
+    from experiments.build import build_requests, build_simulation, check_real
+    from experiments.identity import identify
     from experiments.load import load_experiment
 
     experiment = load_experiment(config, overrides)
     with experiment.blamed():
         workload = build_requests(experiment)
+        identify(experiment, code="")  # finds missing input files
         parts = build_simulation(experiment) if experiment.config.backend == "sim" else None
+        if parts is None:
+            check_real(experiment)
     summary = f"{experiment.config.name}: {len(workload.requests)} requests, backend {experiment.config.backend}"
     if parts is not None:
         summary += f", {parts.blocks.count} KV blocks ({parts.blocks.source})"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from experiments import strict_json
@@ -20,6 +21,14 @@ from experiments.workloads import input_files as workload_files
 
 ID_LENGTH = 16
 SEAMS = ("policy", "order", "victim", "budget", "admission")
+KEYS_OF_ROLES: Mapping[str, str] = MappingProxyType(
+    {
+        "replay": "sim.cost_model.run",
+        "calibration": "sim.cost_model.file",
+        "hardware": "sim.cost_model.hardware",
+        "model": "model.name",
+    }
+)
 PRESENTATION = ("cli", "plots", "report", "reproduce", "sweep", "progress", "executors", "summary")
 """Modules of ``experiments`` that only show results; changing them changes no run."""
 
@@ -40,7 +49,8 @@ def identify(experiment: Experiment, code: str) -> Identity:
         ConfigError: an input file is missing.
     """
     with experiment.blamed():
-        inputs = {role: digest(path, role) for role, path in sorted(input_files(experiment).items())}
+        files = sorted(input_files(experiment).items())
+        inputs = {role: digest(path, KEYS_OF_ROLES.get(role, role)) for role, path in files}
     config = map_paths(relevant(experiment.config), experiment.base_dir, lambda _: None)
     payload = strict_json.plain({"config": config, "inputs": inputs, "code": code})
     text = json.dumps(_canonical(payload), sort_keys=True, allow_nan=False)
@@ -91,8 +101,10 @@ def _module_file(key: str, module: str) -> Path:
         spec = find_spec(module)
     except (ImportError, ValueError):
         spec = None
-    if spec is None or spec.origin is None:
-        raise ConfigError(f"there is no module {module!r}; give an importable one as package.module:Name", key=key)
+    if spec is None or spec.origin is None or not spec.has_location:
+        raise ConfigError(
+            f"there is no module {module!r} in a file; give an importable one as package.module:Name", key=key
+        )
     return Path(spec.origin)
 
 

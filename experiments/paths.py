@@ -31,7 +31,7 @@ def find_config(name: str) -> Path:
             return candidate
     what = "is a folder" if given.is_dir() else "does not exist"
     known = suggest(_stem(name), packaged_experiments())
-    raise ConfigError(f"{what}; give a YAML file or a packaged one ({known})", file=name)
+    raise ConfigError(f"{what}; give a YAML file or a packaged one ({known})", file=name or "''")
 
 
 def packaged_experiments() -> list[str]:

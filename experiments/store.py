@@ -32,13 +32,15 @@ class RunStore:
         """The result of a finished run, or None. This one check is both resume and de-duplication."""
         path = self.folder(run_id) / RESULT
         try:
-            result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            result = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise storage_error(path, error) from error
         except ValueError as error:
             raise ConfigError(f"is not the result of a run ({error}); delete it, or use --force", file=path) from error
+        if not isinstance(result, dict) or result.get("run_id") != run_id:
+            raise ConfigError("is not the result of this run; delete it, or use --force", file=path)
         return result
 
     def begin(self, run_id: str, about: About) -> None:

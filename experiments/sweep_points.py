@@ -68,7 +68,10 @@ def _read_base(config: SweepConfig, path: Path) -> tuple[dict[str, Any], str, Pa
         base = beside if beside.is_file() else find_config(config.base)
     except ConfigError as error:
         raise ConfigError(f"{config.base} {error.message}", file=path, key="base") from None
-    return read_yaml(base), str(base), base.parent
+    data = read_yaml(base)
+    if "base" in data:
+        raise ConfigError(f"{config.base} is itself a sweep; name an experiment", file=path, key="base")
+    return data, str(base), base.parent
 
 
 def _as_overrides(settings: Settings, path: Path) -> list[Override]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,6 +25,10 @@ from real_backend.warmup import capture_graphs, run_largest_step, warm_up
 from real_backend.weights import fill_dummy_weights, load_weights
 from sched_core.config import SchedulerConfig
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes, default_capture_sizes
+
+_SUPPORTED = MappingProxyType(
+    {"none": "no CUDA graphs", "decode": "graphs of decode steps only", "mixed": "graphs of any steps"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,13 +74,14 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise EngineError(f"real.device: {name!r} is not a device; use cuda, cuda:1, ... or cpu") from error
+        raise EngineError(f"{name!r} is not a device; use cuda, cuda:1, ... or cpu", key="real.device") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise EngineError(
-            "no CUDA device is available; use --backend sim, or real.device: cpu for a slow but exact run"
+            "no CUDA device is available; use the device cpu for a slow but exact run, or simulate with --backend sim",
+            key="real.device",
         )
     if device.type not in ("cuda", "cpu"):
-        raise EngineError(f"real.device: {name!r} is not supported; use cuda or cpu")
+        raise EngineError(f"{name!r} is not supported; use cuda or cpu", key="real.device")
     return _current_gpu(device) if device.type == "cuda" else device
 
 
@@ -83,19 +89,21 @@ def _current_gpu(device: torch.device) -> torch.device:
     """The device with its number, made the current one: streams, events and kernels go to that."""
     index, count = device.index or 0, torch.cuda.device_count()
     if index >= count:
-        raise EngineError(f"real.device: {device} does not exist; there are {count} CUDA devices, from cuda:0")
+        problem = f"{device} does not exist; there are {count} CUDA devices, from cuda:0"
+        raise EngineError(problem, key="real.device")
     torch.cuda.set_device(index)
     return torch.device("cuda", index)
 
 
 def _model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
     if source.path is None and source.load_format != "dummy":
-        raise EngineError("model.path is missing; give a model folder, or load_format: dummy for random weights")
+        problem = "is missing; give a model folder, or model.load_format: dummy for random weights"
+        raise EngineError(problem, key="model.path")
     config = ModelConfig.from_name(source.name) if source.path is None else ModelConfig.from_hf_folder(source.path)
     if max_model_len > config.max_position_embeddings:
         raise EngineError(
-            f"engine.max_model_len: {max_model_len} is more than the {config.max_position_embeddings} positions "
-            f"of {config.name}; lower it"
+            f"{max_model_len} is more than the {config.max_position_embeddings} positions of {config.name}; lower it",
+            key="engine.max_model_len",
         )
     return config
 
@@ -106,7 +114,7 @@ def _load_model(
     dtype_name = config.dtype if source.dtype == "auto" else source.dtype
     dtypes = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
     if dtype_name not in dtypes:
-        raise EngineError(f"model.dtype: {dtype_name} is not supported; use one of {', '.join(dtypes)}")
+        raise EngineError(f"{dtype_name} is not supported; use one of {', '.join(dtypes)}", key="model.dtype")
     model = Qwen3Model(config, device, dtypes[dtype_name], num_positions=max_model_len)
     if source.path is None or source.load_format == "dummy":
         fill_dummy_weights(model.weights, config, seed)
@@ -136,8 +144,9 @@ def _capture_sizes(options: EngineOptions, attention: AttentionBackend, schedule
         return default_capture_sizes(support, scheduler.max_num_seqs, scheduler.max_num_batched_tokens)
     if (sizes.decode and support == "none") or (sizes.mixed and support != "mixed"):
         raise EngineError(
-            f"engine.cuda_graph_sizes: attention backend {attention.name} supports graphs of {support} steps only; "
-            "leave the other sizes out, or set engine.enforce_eager"
+            f"attention backend {attention.name} supports {_SUPPORTED[support]}; "
+            "leave the other sizes out, or set engine.enforce_eager",
+            key="engine.cuda_graph_sizes",
         )
     return sizes
 
@@ -165,7 +174,8 @@ def _pool(
             num_blocks=options.num_gpu_blocks_override, block_bytes=block_bytes, source="num_gpu_blocks_override"
         )
     if total_bytes is None:
-        raise EngineError("on the CPU the memory is not measured; give engine.num_gpu_blocks_override")
+        problem = "is missing; on the CPU the memory is not measured, so give the number of KV blocks"
+        raise EngineError(problem, key="engine.num_gpu_blocks_override")
     use = profile_step(lambda: run_largest_step(model, attention, capacity, block_size), model.device)
     return size_pool(
         total_bytes=total_bytes,

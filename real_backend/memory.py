@@ -43,8 +43,8 @@ def hold_process_to(limit_gib: float | None, device: torch.device) -> int:
     limit = total if limit_gib is None else int(limit_gib * GIB)
     if not 0 < limit <= total:
         raise EngineError(
-            f"real.gpu_memory_limit_gib: {limit_gib} is not within the device's {total / GIB:.1f} GiB; "
-            "lower it or leave it out"
+            f"{limit_gib} is not within the device's {total / GIB:.1f} GiB; lower it or leave it out",
+            key="real.gpu_memory_limit_gib",
         )
     torch.cuda.set_per_process_memory_fraction(limit / total, device)
     return limit

@@ -10,6 +10,17 @@ from typing import Any
 
 from real_backend.errors import EngineError
 
+_SIZES = (
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "vocab_size",
+    "max_position_embeddings",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Llama3RopeScaling:
@@ -91,9 +102,13 @@ class ModelConfig:
         generation = folder / "generation_config.json"
         eos = (_read_json(generation) if generation.is_file() else {}).get("eos_token_id")
         try:
-            return _from_raw(raw, folder.name, raw.get("eos_token_id") if eos is None else eos)
+            config = _from_raw(raw, folder.name, raw.get("eos_token_id") if eos is None else eos)
         except KeyError as error:
-            raise EngineError(f"{folder / 'config.json'} has no {error.args[0]!r}") from error
+            raise EngineError(f"{folder / 'config.json'} has no {error.args[0]!r}; get the file again") from error
+        except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise EngineError(f"{folder / 'config.json'} holds a value of a wrong kind ({error})") from error
+        _check_sizes(config, folder / "config.json")
+        return config
 
 
 def _qwen3(name: str, layers: int, hidden: int, heads: int, intermediate: int) -> ModelConfig:
@@ -144,23 +159,41 @@ def _read_json(file: Path) -> dict[str, Any]:
         raise EngineError(f"{file} is missing; a model folder in Hugging Face layout is needed")
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise EngineError(f"{file} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise EngineError(f"{file} is not valid JSON: {error}") from error
+        raise EngineError(f"{file} is not valid JSON ({error}); get it again") from error
     if not isinstance(content, dict):
         raise EngineError(f"{file} does not hold a JSON object")
     return content
 
 
+def _architecture(raw: Mapping[str, Any]) -> str:
+    names = raw.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else "none named"
+
+
 def _check_architecture(raw: Mapping[str, Any], folder: Path) -> None:
     """Only what the layers compute is let through: the wrong arithmetic would still give fluent-looking tokens."""
     supported = ("Qwen3ForCausalLM", "LlamaForCausalLM")
-    names = raw.get("architectures") or ["none named"]
-    if names[0] not in supported:
-        raise EngineError(f"{folder}: architecture {names[0]} is not supported; {' and '.join(supported)} are")
+    name = _architecture(raw)
+    if name not in supported:
+        raise EngineError(f"{folder}: architecture {name} is not supported; {' and '.join(supported)} are")
     fixed = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "use_sliding_window": False}
     for key, value in fixed.items():
         if raw.get(key, value) != value:
             raise EngineError(f"{folder}: {key} = {raw[key]!r} is not supported, only {value!r}")
+
+
+def _check_sizes(config: ModelConfig, file: Path) -> None:
+    for name in _SIZES:
+        value = getattr(config, name)
+        if type(value) is not int or value < 1:
+            raise EngineError(f"{file}: {name} is {value!r}; should be a whole number, 1 or more")
+    if config.num_attention_heads % config.num_key_value_heads:
+        raise EngineError(f"{file}: num_attention_heads is no multiple of num_key_value_heads")
+    if not all(type(token_id) is int for token_id in config.eos_token_ids):
+        raise EngineError(f"{file}: eos_token_id is {config.eos_token_ids!r}; should be one token id or a list of them")
 
 
 def _from_raw(raw: Mapping[str, Any], name: str, eos: int | list[int] | None) -> ModelConfig:
@@ -180,7 +213,7 @@ def _from_raw(raw: Mapping[str, Any], name: str, eos: int | list[int] | None) ->
         rope_scaling=_rope_scaling(rope),
         max_position_embeddings=raw["max_position_embeddings"],
         tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
-        qk_norm=raw["architectures"][0].startswith("Qwen3"),
+        qk_norm=_architecture(raw).startswith("Qwen3"),
         dtype=raw.get("dtype") or raw.get("torch_dtype") or "float32",
         eos_token_ids=() if eos is None else (eos,) if isinstance(eos, int) else tuple(eos),
     )

@@ -92,7 +92,7 @@ def _stored_tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor, Path]]:
                 for name in tensors.keys():  # noqa: SIM118 (not a dict: it cannot be iterated)
                     yield name, tensors.get_tensor(name), file
         except (SafetensorError, OSError) as error:
-            raise EngineError(f"{file} is not a readable safetensors file: {error}") from error
+            raise EngineError(f"{file} is not a readable safetensors file ({error}); get it again") from error
 
 
 def _files(folder: Path) -> list[Path]:
@@ -113,8 +113,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _shard_names(index: Path) -> list[str]:
     try:
-        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise EngineError(f"{index} is not a valid index: it has no weight_map of tensor names to files") from error
 
 

@@ -32,7 +32,8 @@ def plot_folder(folder: Path, out: Path) -> list[Path]:
             return plot_sweep_folder(folder, out)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror}); choose another --out", file=out) from error
-    raise ConfigError(f"holds neither a run (requests.parquet) nor a sweep ({SUMMARY})", file=folder)
+    problem = f"holds neither a run (requests.parquet) nor a sweep ({SUMMARY}); give a folder that one of them wrote"
+    raise ConfigError(problem, file=folder)
 
 
 def read_summary(folder: Path) -> pd.DataFrame:

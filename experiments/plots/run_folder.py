@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from experiments.errors import ConfigError
 from experiments.parquet import read_columns
+from experiments.yaml_loader import read_yaml
 from sched_core.record import RunRecord
 
 
@@ -44,8 +43,7 @@ def read_run_folder(folder: Path) -> RunFolder:
 def read_config(folder: Path) -> dict[str, Any]:
     """The resolved configuration of a run; empty where it is missing."""
     path = folder / "config.yaml"
-    config = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
-    return config if isinstance(config, dict) else {}
+    return read_yaml(path) if path.is_file() else {}
 
 
 def _columns(path: Path) -> dict[str, list[Any]]:
@@ -60,5 +58,8 @@ def _columns(path: Path) -> dict[str, list[Any]]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    data = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot be read ({error}); run the experiment again with --force", file=path) from error
     return data if isinstance(data, dict) else {}

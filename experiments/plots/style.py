@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from experiments.errors import ConfigError
+
 COLUMN_WIDTH = 3.4  # inches
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LINE_STYLES = ("-", "--", ":", "-.")
@@ -58,9 +60,14 @@ def stacked_panels(
 
 def save(figure: Any, path: Path) -> Path:
     """Write the figure; the suffix of ``path`` chooses the format. The same data gives the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
-    figure.savefig(path, metadata=metadata)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata=metadata)
+    except OSError as error:
+        raise ConfigError(f"cannot be written ({error.strerror}); choose another place", file=path) from error
+    except ValueError as error:  # a suffix that is no format
+        raise ConfigError(f"{error}; use .png, .pdf or .svg", file=path) from error
     return path
 
 

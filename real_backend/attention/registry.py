@@ -13,6 +13,8 @@ from real_backend.errors import EngineError
 
 _logger = logging.getLogger(__name__)
 
+_KEY = "real.attention_backend"
+
 # Fastest first, as measured on an H200; ``sdpa`` works everywhere and is the CPU's only choice.
 _PREFERENCE = ("fa3", "fa2", "torch_varlen", "triton", "sdpa")
 
@@ -26,10 +28,11 @@ def make_attention_backend(name: str, shape: AttentionShape) -> AttentionBackend
     if name == "auto":
         return _first_usable(shape)
     if name not in _PREFERENCE:
-        raise EngineError(f"attention backend {name!r} is not known; use auto or one of {', '.join(_PREFERENCE)}")
+        problem = f"{name!r} is not known; use auto or one of {', '.join(_PREFERENCE)}"
+        raise EngineError(problem, key=_KEY)
     reason = _unusable_reason(name, shape)
     if reason is not None:
-        raise EngineError(f"attention backend {name} cannot be used: {reason}")
+        raise EngineError(f"{name} cannot be used: {reason}; auto takes one that can", key=_KEY)
     _logger.info("attention backend %s, as asked for", name)
     return _build(name, shape)
 
@@ -42,7 +45,7 @@ def _first_usable(shape: AttentionShape) -> AttentionBackend:
             _logger.info("attention backend %s, chosen automatically (%s)", name, "; ".join(passed_over) or "fastest")
             return _build(name, shape)
         passed_over.append(f"not {name}: {reason}")
-    raise EngineError(f"no attention backend can be used ({'; '.join(passed_over)})")
+    raise EngineError(f"none can be used ({'; '.join(passed_over)})", key=_KEY)
 
 
 def _unusable_reason(name: str, shape: AttentionShape) -> str | None:

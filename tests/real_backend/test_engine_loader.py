@@ -57,7 +57,10 @@ def test_dummy_weights_are_the_same_for_the_same_seed(folder: Path) -> None:
 
 def test_without_a_gpu_the_error_says_what_else_can_be_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(EngineError, match=r"no CUDA device is available; use --backend sim, or real.device: cpu"):
+    with pytest.raises(
+        EngineError,
+        match=r"real.device: no CUDA device is available; use the device cpu .* or simulate with --backend sim",
+    ):
         load(ModelSource(path=str(folder)), device="cuda")
 
 
@@ -68,7 +71,7 @@ def test_an_odd_device_is_refused(folder: Path, device: str) -> None:
 
 
 def test_on_the_cpu_the_number_of_blocks_must_be_given(folder: Path) -> None:
-    with pytest.raises(EngineError, match=r"give engine\.num_gpu_blocks_override"):
+    with pytest.raises(EngineError, match=r"engine\.num_gpu_blocks_override: is missing; on the CPU"):
         load(ModelSource(path=str(folder)), num_gpu_blocks_override=None)
 
 
@@ -81,7 +84,7 @@ def test_a_longer_context_than_the_models_positions_is_refused(folder: Path) -> 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (ModelSource(name="Qwen/Qwen3-8B"), "model.path is missing; give a model folder, or load_format: dummy"),
+        (ModelSource(name="Qwen/Qwen3-8B"), "model.path: is missing; give a model folder, or model.load_format: dummy"),
         (ModelSource(name="Qwen/Qwen9", load_format="dummy"), "'Qwen/Qwen9' is not known"),
         (ModelSource(path="nowhere"), "config.json is missing"),
     ],

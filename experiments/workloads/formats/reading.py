@@ -103,7 +103,8 @@ def read_json_lines(path: Path, parsers: Mapping[str, Parser]) -> Columns:
             try:
                 value = json.loads(text)
             except json.JSONDecodeError as error:
-                problem = f"not valid JSON ({error.msg}); mend or remove the line (is it cut off? is `format` right?)"
+                hint = "is it cut off? is `format` right?"
+                problem = f"not valid JSON ({error.msg}); mend or remove the line ({hint})"
                 raise ConfigError(problem, file=path, key=f"line {line}") from None
             if not isinstance(value, dict):
                 raise ConfigError("expected a JSON object; is `format` right?", file=path, key=f"line {line}")
