@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.catalog import resolve
 from experiments.config import ExperimentConfig
 from experiments.cost_models import CostModelConfig, build_cost_model, known_num_blocks
 from experiments.engine_config import EngineSection
 from experiments.errors import ConfigError, RunError
 from experiments.graph_sizes import asked_capture_sizes, simulated_capture_sizes
 from experiments.load import Experiment
+from experiments.paths import resolve
 from experiments.workloads import Workload, build_workload
 from sched_core.config import SchedulerConfig
 from sched_core.dispatch import CaptureSizes

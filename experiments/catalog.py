@@ -12,7 +12,7 @@ from pydantic import ValidationError, create_model
 
 from experiments.errors import ConfigError
 from experiments.explain import explain, suggest
-from experiments.paths import packaged_configs, packaged_names
+from experiments.paths import packaged_configs, packaged_names, resolve
 from experiments.schema import Section
 from experiments.yaml_loader import read_yaml
 from sim_backend.hardware import Hardware
@@ -65,11 +65,6 @@ def catalog_file(folder: str, name: str, base_dir: Path) -> Path:
     known = packaged_names(folder)
     message = f"no {folder} file for {name!r}; {suggest(slug(name), known)} (or give the path of a YAML file)"
     raise ConfigError(message, key=KEYS.get(folder))
-
-
-def resolve(path: str, base_dir: Path) -> Path:
-    """A path of a YAML file: absolute, ``~``, or relative to the folder of that file."""
-    return base_dir / Path(path).expanduser()
 
 
 def slug(name: str) -> str:

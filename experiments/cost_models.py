@@ -8,8 +8,9 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 from pydantic import Field, model_validator
 
 from experiments.calibration_files import read_calibration
-from experiments.catalog import catalog_file, load_hardware, load_model, resolve
+from experiments.catalog import catalog_file, load_hardware, load_model
 from experiments.errors import ConfigError
+from experiments.paths import resolve
 from experiments.schema import FromList, Section
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from sim_backend.calibration.cost_model import CalibratedCostModel

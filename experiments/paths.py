@@ -47,3 +47,8 @@ def packaged_names(folder: str = "") -> list[str]:
 
 def _stem(name: str) -> str:
     return name.removeprefix("configs/").removesuffix(".yaml").removesuffix(".yml")
+
+
+def resolve(path: str, base_dir: Path) -> Path:
+    """A path written in a YAML file: absolute, ``~``, or relative to the folder of that file."""
+    return base_dir / Path(path).expanduser()

@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 from real_backend.clock import Clock
 from real_backend.errors import EngineError
+from sched_core.boundary import next_wake, send_due
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from sched_core.engine import EngineCore
 from sched_core.events import Event, Finished
@@ -111,7 +112,7 @@ class _Loop:
 
     def run(self) -> EngineError | None:
         while True:
-            self._send_due()
+            send_due(self.engine, self.traffic, self.recorder, self.now, self._tell)
             step = self.engine.begin_step(self.now)
             if isinstance(step, Idle):
                 if not self._sleep(step):
@@ -134,44 +135,32 @@ class _Loop:
         result = StepResult(token_ids=output.token_ids, ended=self.script.ended(step))
         events = self.engine.finish_step(step.step_id, result, self.now)
         self.late.append(partial(self._record_step, step, start, self.now, output.device_ns))
-        self._tell(events)
+        self._tell(events, self.now)
         if self.checker is not None:
             self.checker.after_step(step)
 
     def _cancel(self, step: StepPlan) -> None:
         self.now = self.clock.now()
-        self._tell(self.engine.cancel_step(step.step_id, self.now))
+        self._tell(self.engine.cancel_step(step.step_id, self.now), self.now)
         self._catch_up()
-
-    def _send_due(self) -> None:
-        now = self.now
-        for request_id in self.traffic.due_aborts(now):
-            self._tell(self.engine.abort(request_id, now))
-        for spec in self.traffic.due(now):
-            admission = self.engine.add_request(spec, now)
-            if admission.refusal is None:
-                self.recorder.sent(spec, now)
-            else:
-                self.recorder.refused(spec, now, admission.refusal, admission.detail)
-                self.traffic.refused(spec.request_id, now)
 
     def _sleep(self, idle: Idle) -> bool:
         """Waits for the next event; False when none will come."""
         self._catch_up()
-        times = [time for time in (idle.wake_at, self.traffic.next_event_ns()) if time is not None]
-        if not times or (self.traffic.exhausted and idle.wake_at is None):
+        due_at = next_wake(idle, self.traffic)
+        if due_at is None:
             return False
-        self.clock.sleep_until(min(times))
+        self.clock.sleep_until(due_at)
         self.now = self.clock.now()
         return True
 
-    def _tell(self, events: tuple[Event, ...]) -> None:
+    def _tell(self, events: tuple[Event, ...], now: int) -> None:
         """What the next plan depends on happens now, the rest later."""
         finished = [event for event in events if isinstance(event, Finished)]
         self.runner.release(event.request_id for event in finished)
         for event in finished:
-            self.traffic.finished(event, self.now)
-        self.late.append(partial(self._report, events, self.now, any_finished=bool(finished)))
+            self.traffic.finished(event, now)
+        self.late.append(partial(self._report, events, now, any_finished=bool(finished)))
 
     def _catch_up(self) -> None:
         late, self.late = self.late, []

@@ -170,12 +170,14 @@ class Draft:
         return True
 
     def _choose_victim(self) -> int:
-        rows: list[int] = self._alive(self._table.all_rows[: self._table.size]).tolist()
-        return rows[self._state.policies.victim.choose(self.candidates())]
+        return self._alive_rows()[self._state.policies.victim.choose(self.candidates())]
 
     def candidates(self) -> list[Candidate]:
-        rows = self._alive(self._table.all_rows[: self._table.size])
-        return [self._candidate(row) for row in rows.tolist()]
+        return [self._candidate(row) for row in self._alive_rows()]
+
+    def _alive_rows(self) -> list[int]:
+        rows: list[int] = self._alive(self._table.all_rows[: self._table.size]).tolist()
+        return rows
 
     def _candidate(self, row: int) -> Candidate:
         table = self._table

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import simpy
 
+from sched_core.boundary import next_wake, send_due
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from sched_core.engine import EngineCore
 from sched_core.events import Event, Finished
@@ -80,13 +81,13 @@ class _Simulation:
         environment, engine, recorder = self.environment, self.engine, self.recorder
         while True:
             start = environment.now
-            self._send_due(start)
+            send_due(engine, self.traffic, recorder, start, self._tell)
             step = engine.begin_step(start)
             if isinstance(step, Idle):
-                wake_at = self._wake_time(step)
-                if wake_at is None:
+                due_at = next_wake(step, self.traffic)
+                if due_at is None:
                     return
-                yield environment.timeout(wake_at - start)
+                yield environment.timeout(self.cost_model.wake_ns(max(due_at, start)) - start)
                 continue
             features = step_features(step, self.capture_sizes)
             yield environment.timeout(self.cost_model.step_ns(features, start))
@@ -96,24 +97,6 @@ class _Simulation:
             self._tell(events, end)
             if self.checker is not None:
                 self.checker.after_step(step)
-
-    def _send_due(self, now: int) -> None:
-        for request_id in self.traffic.due_aborts(now):
-            self._tell(self.engine.abort(request_id, now), now)
-        for spec in self.traffic.due(now):
-            admission = self.engine.add_request(spec, now)
-            if admission.refusal is None:
-                self.recorder.sent(spec, now)
-            else:
-                self.recorder.refused(spec, now, admission.refusal, admission.detail)
-                self.traffic.refused(spec.request_id, now)
-
-    def _wake_time(self, idle: Idle) -> int | None:
-        """When something happens next, as the engine notices it; None when the run is over."""
-        times = [time for time in (idle.wake_at, self.traffic.next_event_ns()) if time is not None]
-        if not times or (self.traffic.exhausted and idle.wake_at is None):
-            return None
-        return self.cost_model.wake_ns(max(min(times), self.environment.now))
 
     def _result(self, plan: StepPlan) -> StepResult:
         token_ids = self.token_source(plan) if self.token_source is not None else None

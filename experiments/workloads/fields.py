@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from experiments.errors import ConfigError
+from experiments.paths import resolve
 
 
 def _positive(value: float) -> float:
@@ -18,11 +19,6 @@ def _positive(value: float) -> float:
 
 NonNegativeFloat = Annotated[float, Field(ge=0, le=1e12)]
 PositiveOrInf = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_positive)]
-
-
-def resolve(path: str, base_dir: Path) -> Path:
-    """A path of the YAML: absolute, ``~``, or relative to the folder of the YAML file."""
-    return base_dir / Path(path).expanduser()
 
 
 def require_file(path: str, base_dir: Path, key: str) -> Path:

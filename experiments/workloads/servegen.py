@@ -16,9 +16,9 @@ import numpy as np
 from pydantic import Field
 
 from experiments.errors import ConfigError
+from experiments.paths import resolve
 from experiments.schema import FromList, NonNegativeInt, PositiveFloat, PositiveInt, Seconds
 from experiments.workloads.arrivals import NS_PER_S, Floats
-from experiments.workloads.fields import resolve
 from experiments.workloads.formats.reading import Columns, read_csv, seconds
 from experiments.workloads.options import RequestOptions
 from experiments.workloads.rows import Rows, own_prompt

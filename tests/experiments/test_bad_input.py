@@ -9,23 +9,10 @@ import pytest
 from experiments.calibration_files import read_calibration, write_calibration
 from experiments.errors import ConfigError
 from experiments.paths import packaged_configs
-from tests.experiments.small_experiments import CommandLine, small, write
+from tests.experiments.small_experiments import small, write
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
 HUGE = 10**30
-
-
-@pytest.fixture
-def twinserve(capsys):
-    return CommandLine(capsys)
-
-
-@pytest.fixture
-def run(twinserve, tmp_path):
-    def run(data, *arguments):
-        return twinserve("run", write(tmp_path, data), "--out", tmp_path / "out", *arguments)
-
-    return run
 
 
 def trace(tmp_path, text, **options):

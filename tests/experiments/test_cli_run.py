@@ -13,14 +13,9 @@ from time import sleep
 import pytest
 
 from experiments.cli import COMMANDS
-from tests.experiments.small_experiments import CommandLine, small, write
+from tests.experiments.small_experiments import small, write
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def twinserve(capsys):
-    return CommandLine(capsys)
 
 
 def results(out: Path) -> list[Path]:

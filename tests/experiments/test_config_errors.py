@@ -5,21 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.errors import ConfigError
-from tests.experiments.small_experiments import CommandLine, small, write
-
-
-@pytest.fixture
-def twinserve(capsys):
-    return CommandLine(capsys)
-
-
-@pytest.fixture
-def run(twinserve, tmp_path):
-    def run(data, *arguments):
-        return twinserve("run", write(tmp_path, data), "--out", tmp_path / "out", *arguments)
-
-    return run
-
+from tests.experiments.small_experiments import small, write
 
 WRONG = [
     ({"engine__max_num_seq": 4}, "engine.max_num_seq: unknown key; did you mean max_num_seqs?"),

@@ -9,9 +9,10 @@ import torch
 
 from real_backend.attention import AttentionBackend, AttentionMetadata, AttentionShape, make_attention_backend
 from real_backend.errors import EngineError
+from tests.real_backend.devices import on_gpu
 from tests.real_backend.paged_batches import PagedBatch, dense_attention, paged_batch
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = on_gpu
 
 HEADS = (32, 8, 128)
 TOLERANCE = 5e-3  # bfloat16 rounds the weights and the result at 2^-9 each

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 import torch
 
 from real_backend.attention import AttentionShape
+from tests.real_backend.devices import interpreted, on_gpu
 from tests.real_backend.paged_batches import PagedBatch, dense_attention, paged_batch
 
 # Triton's interpreter turns one-element arrays into scalars, which newer numpy frowns upon.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-needs_interpreter = pytest.mark.skipif(
-    os.environ.get("TRITON_INTERPRET") != "1", reason="needs TRITON_INTERPRET=1 (and numpy < 2.4)"
-)
 on_gpu_or_interpreted = pytest.mark.parametrize(
     "device",
     [
-        pytest.param("cpu", marks=needs_interpreter),
-        pytest.param("cuda", marks=[pytest.mark.gpu, needs_gpu]),
+        pytest.param("cpu", marks=interpreted),
+        pytest.param("cuda", marks=on_gpu),
     ],
 )
 MIXED_ROWS = [(1, 1), (1, 33), (1, 200), (2, 2), (17, 17), (40, 130), (1, 64), (5, 70)]

@@ -20,10 +20,11 @@ from real_backend.engine_loader import LoadedEngine, load_engine
 from real_backend.errors import EngineError
 from real_backend.memory import GIB
 from sched_core.config import SchedulerConfig
+from tests.real_backend.devices import on_gpu
 from tests.real_backend.teacher_forcing import Logits, Script, assert_same_choices, forced_logits
 from tests.real_backend.tiny_qwen3 import Reference, save_checkpoint
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = on_gpu
 
 QWEN3_8B = ModelSource(name="Qwen/Qwen3-8B", load_format="dummy", dtype="bfloat16")
 WHOLE = SchedulerConfig(

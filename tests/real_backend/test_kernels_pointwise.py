@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -12,19 +11,16 @@ from real_backend.kernels.base import QkvStore, pointwise_kernels
 from real_backend.kernels.reference import TorchKernels
 from real_backend.model_config import ModelConfig
 from real_backend.rope import rope_table
+from tests.real_backend.devices import interpreted, on_gpu
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-needs_interpreter = pytest.mark.skipif(
-    os.environ.get("TRITON_INTERPRET") != "1", reason="needs TRITON_INTERPRET=1 (and numpy < 2.4)"
-)
 on_gpu_or_interpreted = pytest.mark.parametrize(
     ("device", "dtype"),
     [
-        pytest.param("cpu", torch.float32, marks=needs_interpreter),
-        pytest.param("cpu", torch.float16, marks=needs_interpreter),
-        pytest.param("cuda", torch.float32, marks=[pytest.mark.gpu, needs_gpu]),
-        pytest.param("cuda", torch.float16, marks=[pytest.mark.gpu, needs_gpu]),
-        pytest.param("cuda", torch.bfloat16, marks=[pytest.mark.gpu, needs_gpu]),
+        pytest.param("cpu", torch.float32, marks=interpreted),
+        pytest.param("cpu", torch.float16, marks=interpreted),
+        pytest.param("cuda", torch.float32, marks=on_gpu),
+        pytest.param("cuda", torch.float16, marks=on_gpu),
+        pytest.param("cuda", torch.bfloat16, marks=on_gpu),
     ],
 )
 EPS = 1e-6

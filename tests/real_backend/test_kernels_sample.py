@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 import torch
 
 from real_backend.sampler import draw_with_torch
+from tests.real_backend.devices import interpreted, on_gpu
 
 # Triton's interpreter multiplies numpy integers, whose wrapping around is meant, and turns arrays into scalars.
 pytestmark = [
@@ -16,17 +16,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning"),
 ]
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-needs_interpreter = pytest.mark.skipif(
-    os.environ.get("TRITON_INTERPRET") != "1", reason="needs TRITON_INTERPRET=1 (and numpy < 2.4)"
-)
 on_gpu_or_interpreted = pytest.mark.parametrize(
     ("device", "dtype"),
     [
-        pytest.param("cpu", torch.float32, marks=needs_interpreter),
-        pytest.param("cpu", torch.float16, marks=needs_interpreter),
-        pytest.param("cuda", torch.float32, marks=[pytest.mark.gpu, needs_gpu]),
-        pytest.param("cuda", torch.bfloat16, marks=[pytest.mark.gpu, needs_gpu]),
+        pytest.param("cpu", torch.float32, marks=interpreted),
+        pytest.param("cpu", torch.float16, marks=interpreted),
+        pytest.param("cuda", torch.float32, marks=on_gpu),
+        pytest.param("cuda", torch.bfloat16, marks=on_gpu),
     ],
 )
 

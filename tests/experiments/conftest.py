@@ -1,0 +1,20 @@
+"""The command line, as the tests of every part of it use it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.experiments.small_experiments import CommandLine, write
+
+
+@pytest.fixture
+def twinserve(capsys):
+    return CommandLine(capsys)
+
+
+@pytest.fixture
+def run(twinserve, tmp_path):
+    def run(data, *arguments):
+        return twinserve("run", write(tmp_path, data), "--out", tmp_path / "out", *arguments)
+
+    return run
