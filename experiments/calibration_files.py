@@ -25,6 +25,8 @@ class _Terms(Section):
     floor_ms: float = 0.0
     per_context_token_us: float = 0.0
     per_prefill_pair_us: float = 0.0
+    per_prefill_key_us: float = 0.0
+    per_row_us: float = 0.0
     per_sample_us: float = 0.0
 
 
@@ -32,6 +34,7 @@ class _HostGap(Section):
     base_ms: float = 0.0
     per_row_us: float = 0.0
     per_started_us: float = 0.0
+    per_prefill_row_us: float = 0.0
 
 
 class _HeldOut(Section):

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "plot": "experiments.cli_plot:plot",
         "generate": "experiments.cli_generate:generate",
         "reproduce": "experiments.cli_reproduce:reproduce",
+        "calibrate": "experiments.cli_calibrate:calibrate",
         "calibrate-note": "experiments.cli_calibrate_note:calibrate_note",
     }
 )

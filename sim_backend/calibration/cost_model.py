@@ -74,21 +74,26 @@ class CalibratedCostModel:
 class _Mode:
     """The terms of one graph mode with the host gap, in nanoseconds."""
 
-    __slots__ = ("_dense", "_floor", "_gap", "_per_context", "_per_pair", "_per_row", "_per_sample", "_per_started")
+    __slots__ = ("_dense", "_floor", "_host", "_per_context", "_per_key", "_per_pair", "_per_row", "_per_sample")
 
     def __init__(self, terms: StepTerms, gap: HostGap) -> None:
         self._dense = PiecewiseLinear((tokens, ms * NS_PER_MS) for tokens, ms in terms.dense_knots_ms)
         self._floor = terms.floor_ms * NS_PER_MS
         self._per_context = terms.per_context_token_us * NS_PER_US
         self._per_pair = terms.per_prefill_pair_us * NS_PER_US
+        self._per_key = terms.per_prefill_key_us * NS_PER_US
+        self._per_row = terms.per_row_us * NS_PER_US
         self._per_sample = terms.per_sample_us * NS_PER_US
-        self._gap = gap.base_ms * NS_PER_MS
-        self._per_row = gap.per_row_us * NS_PER_US
-        self._per_started = gap.per_started_us * NS_PER_US
+        microseconds = (gap.base_ms * 1e3, gap.per_row_us, gap.per_started_us, gap.per_prefill_row_us)
+        self._host = tuple(term * NS_PER_US for term in microseconds)
 
     def step_ns(self, features: StepFeatures) -> int:
+        rows = features.num_rows
         device = self._dense(features.num_padded_tokens)
         device += self._per_context * features.decode_context + self._per_pair * features.prefill_pairs
+        device += self._per_key * features.prefill_context + self._per_row * rows
         device += self._per_sample * features.num_samples
-        host = self._gap + self._per_row * features.num_rows + self._per_started * features.num_started
+        base, per_row, per_started, per_prefill_row = self._host
+        host = base + per_row * rows + per_started * features.num_started
+        host += per_prefill_row * (rows - features.num_decodes)
         return max(round(max(device, self._floor) + host), 1)

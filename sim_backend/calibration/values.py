@@ -16,9 +16,10 @@ from sim_backend.piecewise import PiecewiseLinear
 class StepTerms:
     """Device time of one kind of step (eager, decode graph or mixed graph).
 
-    ``max(floor_ms, dense(padded tokens) + context + pairs + head)``: ``dense_knots_ms`` are (tokens, ms) pairs,
-    ``per_context_token_us`` is paid per decode-context token, ``per_prefill_pair_us`` per query-key pair of prefill
-    rows and ``per_sample_us`` per sampled row. ``floor_ms`` is the time that launching an eager step takes.
+    ``max(floor_ms, dense(padded tokens) + context + pairs + keys + rows + head)``: ``dense_knots_ms`` are
+    (tokens, ms) pairs, ``per_context_token_us`` is paid per decode-context token, ``per_prefill_pair_us`` per
+    query-key pair of prefill rows, ``per_prefill_key_us`` per key that prefill rows read, ``per_row_us`` per row and
+    ``per_sample_us`` per sampled row. ``floor_ms`` is the time that launching an eager step takes.
 
     Raises:
         ValueError: a negative or non-finite number, or knots that do not ascend.
@@ -28,6 +29,8 @@ class StepTerms:
     floor_ms: float = 0.0
     per_context_token_us: float = 0.0
     per_prefill_pair_us: float = 0.0
+    per_prefill_key_us: float = 0.0
+    per_row_us: float = 0.0
     per_sample_us: float = 0.0
 
     def __post_init__(self) -> None:
@@ -37,11 +40,15 @@ class StepTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostGap:
-    """Host time between two steps: ``base_ms + per_row_us * rows + per_started_us * started requests``."""
+    """Host time between two steps.
+
+    ``base_ms + per_row_us * rows + per_started_us * started requests + per_prefill_row_us * prefill rows``.
+    """
 
     base_ms: float = 0.0
     per_row_us: float = 0.0
     per_started_us: float = 0.0
+    per_prefill_row_us: float = 0.0
 
     def __post_init__(self) -> None:
         _check_not_negative(self)

@@ -1,0 +1,94 @@
+"""What was measured, in the words of a folder's manifest, and whether folders measured the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.errors import ConfigError
+from sched_core.dispatch import CaptureSizes
+from sim_backend.calibration.fit import Engine
+
+SAME = ("gpu", "model", "dtype", "attention_backend", "block_size", "capture_sizes", "timed")
+"""What folders must agree on to be fitted together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The engine and GPU behind ``folder``; ``timed`` says whether its steps have device times."""
+
+    folder: Path
+    gpu: str
+    model: str
+    dtype: str
+    attention_backend: str
+    block_size: int
+    num_blocks: int
+    capture_sizes: CaptureSizes
+    timed: bool
+
+    def engine(self) -> Engine:
+        return Engine(
+            gpu=self.gpu,
+            model=self.model,
+            dtype=self.dtype,
+            attention_backend=self.attention_backend,
+            num_blocks=self.num_blocks,
+            block_size=self.block_size,
+            capture_sizes=self.capture_sizes,
+        )
+
+
+def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts:
+    """The facts in a manifest of a real run or of a profile; a run's block size must have been put into it.
+
+    Raises:
+        ConfigError: naming what the manifest lacks.
+    """
+    path = folder / "manifest.json"
+
+    def known(name: str, kind: type) -> Any:
+        value = manifest.get(name)
+        if not isinstance(value, kind):
+            raise ConfigError("is missing: was the run or profile finished on a GPU engine?", file=path, key=name)
+        return value
+
+    sizes: Mapping[str, Any] = known("capture_sizes", dict)
+    return Facts(
+        folder=folder,
+        gpu=known("device", str),
+        model=known("model", str),
+        dtype=known("dtype", str),
+        attention_backend=known("attention_backend", str),
+        block_size=known("block_size", int),
+        num_blocks=known("num_blocks", int),
+        capture_sizes=CaptureSizes(decode=tuple(sizes.get("decode", ())), mixed=tuple(sizes.get("mixed", ()))),
+        timed=timed,
+    )
+
+
+def check_agreement(facts: Sequence[Facts]) -> None:
+    """Refuses folders of different engines.
+
+    Raises:
+        ConfigError: naming the two folders and what differs.
+    """
+    first = facts[0]
+    for other in facts[1:]:
+        for name in SAME:
+            here, there = (_shown(getattr(each, name)) for each in (first, other))
+            if here != there:
+                message = f"{_label(name)} is {there}, but {here} in {first.folder}; calibrate them apart"
+                raise ConfigError(message, file=other.folder)
+
+
+def _label(name: str) -> str:
+    return "whether the device was timed" if name == "timed" else name
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, CaptureSizes):
+        return " ".join(f"{kind} {list(sizes)}" for kind, sizes in asdict(value).items())
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

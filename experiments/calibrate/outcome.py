@@ -1,0 +1,92 @@
+"""From folders to a calibration, with everything that its report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from experiments.calibrate.facts import check_agreement
+from experiments.calibrate.source import Source, read_source
+from experiments.errors import ConfigError
+from sim_backend.calibration.errors import Judged, judge
+from sim_backend.calibration.fit import TooFewStepsError, fit_calibration
+from sim_backend.calibration.measured import MeasuredSteps, join
+from sim_backend.calibration.terms import MIN_STEPS
+from sim_backend.calibration.values import Calibration
+
+HELD_OUT = "held out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A calibration and its errors: on what was fitted, on what was held out, and on whole runs that were not fitted.
+
+    ``held_out`` maps a name to steps that no fit has seen; its last entry is the error that the file carries.
+    """
+
+    calibration: Calibration
+    steps: MeasuredSteps
+    fitted: Judged
+    held_out: dict[str, Judged]
+    notes: tuple[str, ...]
+
+    @property
+    def worst(self) -> Judged:
+        """The held-out steps that the file's error is about."""
+        return list(self.held_out.values())[-1]
+
+
+def calibrate(folders: Sequence[Path], held_out: Sequence[Path] = (), num_blocks: int | None = None) -> Outcome:
+    """Fit a calibration to all ``folders``; ``held_out`` are folders that it is only judged on.
+
+    ``num_blocks`` replaces the KV pool of the folders. Otherwise it is that of the smallest one.
+
+    Raises:
+        ConfigError: a folder is wrong, they are of different engines, or there are too few steps.
+    """
+    sources = [read_source(folder, num_blocks) for folder in folders]
+    judges = [read_source(folder, num_blocks) for folder in held_out]
+    check_agreement([source.facts for source in (*sources, *judges)])
+    steps = join([source.steps for source in sources])
+    smallest = min((source.facts for source in sources), key=lambda facts: facts.num_blocks)
+    try:
+        calibration = fit_calibration(smallest.engine(), steps, _origin(sources, judges))
+    except TooFewStepsError as error:
+        raise ConfigError(str(error), file=", ".join(str(folder) for folder in folders)) from error
+    apart = {HELD_OUT: judge(calibration, steps.where(steps.held_out))}
+    apart |= {judged.facts.folder.name: judge(calibration, judged.steps) for judged in judges}
+    if judges:
+        runs = judge(calibration, join([judged.steps for judged in judges])).error()
+        calibration = replace(calibration, held_out=runs)
+    return Outcome(
+        calibration=calibration,
+        steps=steps,
+        fitted=judge(calibration, steps.where(~steps.held_out)),
+        held_out=apart,
+        notes=(*(note for source in sources for note in source.notes), *_left_out(steps, calibration)),
+    )
+
+
+def spread_of(steps: MeasuredSteps) -> float | None:
+    """The mean spread of repeats in percent, None where nothing was repeated."""
+    known = steps.spread_percent[np.isfinite(steps.spread_percent)]
+    return float(known.mean()) if len(known) else None
+
+
+def _left_out(steps: MeasuredSteps, calibration: Calibration) -> list[str]:
+    seen = sorted(set(steps.modes.tolist()) - {str(mode) for mode in calibration.modes})
+    return [f"fewer than {MIN_STEPS} {mode} steps: the calibration has no terms for them" for mode in seen]
+
+
+def _origin(sources: Sequence[Source], judges: Sequence[Source]) -> str:
+    apart = ", ".join(judged.words for judged in judges)
+    what = f"on {apart}, none of which was fitted" if judges else "on about a fifth of them, which was not fitted"
+    timed = sources[0].facts.timed
+    how = (
+        "device times, and the host gap to the rest of each interval" if timed else "whole intervals (no device times)"
+    )
+    fitted = ", ".join(source.words for source in sources)
+    return f"`twinserve calibrate`: terms fitted to {how}, of {fitted}. held_out is the error {what}."

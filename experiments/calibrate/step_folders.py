@@ -1,0 +1,115 @@
+"""Profiles and ordinary real runs as measured steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from experiments.calibrate.columns import StepColumns, read_manifest
+from experiments.calibrate.facts import facts_of
+from experiments.calibrate.source import Source
+from experiments.errors import ConfigError
+from experiments.yaml_loader import read_yaml
+from sim_backend.calibration.measured import Bools, Floats, MeasuredSteps, join
+from sim_backend.calibration.split import held_out_blocks, held_out_shapes
+
+
+def read_run(folder: Path, num_blocks: int | None = None) -> Source:
+    """The steps of an ordinary real run; every fifth block of steps is held out.
+
+    A step's interval starts at its own boundary, so that idle waits are in none.
+
+    Raises:
+        ConfigError: a simulated or unfinished run, or a damaged one.
+    """
+    manifest = read_manifest(folder)
+    if manifest.get("backend") != "real":
+        raise ConfigError("is not a real run; its step times come from a cost model", file=folder)
+    engine = read_yaml(folder / "config.yaml").get("engine", {})
+    columns = StepColumns(folder / "steps.parquet", ("step_id", "start_ns", "end_ns", "device_ns"))
+    steps = _run_steps(columns, columns.numbers("end_ns") - columns.numbers("start_ns"), columns.numbers("step_id"))
+    manifest = {**manifest, "block_size": engine.get("block_size")}
+    facts = facts_of(folder, _with_blocks(manifest, num_blocks), timed=steps.timed_on_device)
+    return Source(facts, steps, f"{len(steps)} steps of the run {folder.name}")
+
+
+def read_profile(folder: Path, num_blocks: int | None = None) -> Source:
+    """A profile: shapes launched alone (medians over their repeats), and steps of short runs of the whole engine.
+
+    About a fifth of the shapes and every fifth block of the runs' steps are held out.
+
+    Raises:
+        ConfigError: a damaged profile.
+    """
+    manifest = read_manifest(folder)
+    columns = StepColumns(folder / "profile.parquet", ("source", "shape_id", "interval_ns", "device_ns"))
+    in_loop = columns.words("source") == "engine"
+    interval, shape = columns.numbers("interval_ns"), columns.numbers("shape_id")
+    runs = _run_steps(columns, interval, _place_within(shape)).where(in_loop)
+    shapes = _shapes(columns, interval, shape, ~in_loop)
+    steps = join([part for part in (shapes, runs) if len(part)])
+    facts = facts_of(folder, _with_blocks(manifest, num_blocks), timed=steps.timed_on_device)
+    words = f"{len(shapes)} shapes and {len(runs)} steps of short runs of the profile {folder.name}"
+    return Source(
+        facts, steps, words, _notes(folder, complete=manifest.get("complete") is True, has_runs=in_loop.any())
+    )
+
+
+def _notes(folder: Path, *, complete: bool, has_runs: bool) -> tuple[str, ...]:
+    unfinished = f"{folder.name} is not complete: `twinserve profile` resumes it"
+    no_runs = f"{folder.name} has no steps of a whole engine: its host gap holds no scheduling"
+    return (*((unfinished,) if not complete else ()), *((no_runs,) if not has_runs else ()))
+
+
+def _with_blocks(manifest: dict[str, object], num_blocks: int | None) -> dict[str, object]:
+    return manifest if num_blocks is None else {**manifest, "num_blocks": num_blocks}
+
+
+def _run_steps(columns: StepColumns, interval_ns: Floats, place: Floats) -> MeasuredSteps:
+    if (interval_ns <= 0).any():
+        row = int(np.flatnonzero(interval_ns <= 0)[0])
+        raise ConfigError(f"row {row} ends before it starts; measure again", file=columns.path)
+    return MeasuredSteps(
+        features=columns.counts(),
+        modes=columns.modes(),
+        interval_ns=interval_ns,
+        device_ns=columns.device_ns(),
+        in_loop=np.ones(len(interval_ns), dtype=bool),
+        held_out=held_out_blocks(place),
+        spread_percent=np.full(len(interval_ns), np.nan),
+    )
+
+
+def _place_within(groups: Floats) -> Floats:
+    """The place of each row among the rows of its group, in file order."""
+    place = np.empty(len(groups))
+    for group in np.unique(groups):
+        rows = groups == group
+        place[rows] = np.arange(rows.sum())
+    return place
+
+
+def _shapes(columns: StepColumns, interval_ns: Floats, shape: Floats, rows: Bools) -> MeasuredSteps:
+    """One row per shape among ``rows``: medians over its repeats, and how far these are spread."""
+    import pandas as pd
+
+    device = columns.device_ns()
+    judged = np.where(np.isfinite(device), device, interval_ns)
+    table = pd.DataFrame({"shape": shape, "interval": interval_ns, "device": device, "judged": judged})[rows]
+    groups = table.groupby("shape", sort=True)
+    middle = groups.median()
+    off = (table["judged"] / groups["judged"].transform("median") - 1).abs()
+    spread = 100 * off.groupby(table["shape"]).mean()
+    first = groups.head(1).sort_values("shape").index.to_numpy()
+    features = {name: column[first] for name, column in columns.counts().items()}
+    once = groups.size().to_numpy() < 2
+    return MeasuredSteps(
+        features=features,
+        modes=columns.modes()[first],
+        interval_ns=middle["interval"].to_numpy(),
+        device_ns=middle["device"].to_numpy(),
+        in_loop=np.zeros(len(first), dtype=bool),
+        held_out=held_out_shapes(list(zip(*features.values(), strict=True))),
+        spread_percent=np.where(once, np.nan, spread.to_numpy()),
+    )

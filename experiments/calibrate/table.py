@@ -1,0 +1,99 @@
+"""A calibration's terms and errors as tables for the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich.table import Table
+
+from experiments.calibrate.outcome import Outcome, spread_of
+from sched_core.dispatch import GraphMode
+from sim_backend.calibration.errors import Judged
+from sim_backend.calibration.values import HeldOutError, HostGap, StepTerms
+
+WORST = 5
+
+
+def terms_table(outcome: Outcome) -> Table:
+    """One column per graph mode: terms, how many steps, spread of repeats."""
+    calibration = outcome.calibration
+    table = Table(title=f"{calibration.model} on {calibration.gpu}", caption=_gap(calibration.host_gap))
+    table.add_column("term")
+    for mode in calibration.modes:
+        table.add_column(str(mode), justify="right")
+    columns = [list(_terms(terms)) for terms in calibration.modes.values()]
+    for rows in zip(*columns, strict=True):
+        table.add_row(rows[0][0], *(value for _, value in rows))
+    table.add_section()
+    table.add_row("steps fitted", *(str(len(outcome.fitted.steps.of(mode))) for mode in calibration.modes))
+    spreads = [spread_of(outcome.steps.of(mode)) for mode in calibration.modes]
+    table.add_row("spread of repeats %", *("-" if each is None else f"{each:.2f}" for each in spreads))
+    return table
+
+
+def errors_table(outcome: Outcome) -> Table:
+    """MAPE, p95 and signed bias per graph mode: fitted, held out, and runs that were not fitted."""
+    table = Table(title="Error of step times, %", caption="bias: summed predicted over summed measured time")
+    for name in ("steps", "mode"):
+        table.add_column(name)
+    for name in ("number", "MAPE", "p95", "bias"):
+        table.add_column(name, justify="right")
+    for name, judged in {"fitted": outcome.fitted, **outcome.held_out}.items():
+        table.add_section()
+        for mode, part in _by_mode(judged, list(outcome.calibration.modes)):
+            table.add_row(name, mode, *_figures(part))
+    return table
+
+
+def worst_table(outcome: Outcome) -> Table:
+    """The held-out steps that are furthest off."""
+    judged = outcome.worst
+    order = np.argsort(-np.abs(judged.percent), kind="stable")[:WORST]
+    table = Table(title="Worst held-out steps", caption="context: keys of decode rows; pairs: of prefill rows")
+    for name in ("error %", "measured ms", "mode", "tokens", "padded", "rows", "context", "pairs"):
+        table.add_column(name, justify="left" if name == "mode" else "right")
+    features, measured = judged.steps.features, judged.steps.judged_ns
+    names = ("num_tokens", "num_padded_tokens", "num_rows", "decode_context", "prefill_pairs")
+    for row in order.tolist():
+        counts = [f"{int(features[name][row]):,}" for name in names]
+        head = (f"{judged.percent[row]:+.1f}", f"{measured[row] / 1e6:.3f}", str(judged.steps.modes[row]))
+        table.add_row(*head, *counts)
+    return table
+
+
+def _by_mode(judged: Judged, modes: list[GraphMode]) -> Iterator[tuple[str, HeldOutError]]:
+    parts = {str(mode): judged.of(mode).error() for mode in modes}
+    known = {name: error for name, error in parts.items() if error is not None}
+    yield from known.items()
+    total = judged.error()
+    if len(known) > 1 and total is not None:
+        yield "all", total
+
+
+def _figures(error: HeldOutError) -> tuple[str, ...]:
+    shares = (f"{error.mape_percent:.2f}", f"{error.p95_percent:.2f}", f"{error.bias_percent:+.2f}")
+    return (str(error.num_steps), *shares)
+
+
+def _terms(terms: StepTerms) -> Iterator[tuple[str, str]]:
+    (least, first), (most, last) = terms.dense_knots_ms[0], terms.dense_knots_ms[-1]
+    yield "dense ms", f"{first:.4g} at {least:g} .. {last:.4g} at {most:g} tokens"
+    yield "dense knots", str(len(terms.dense_knots_ms))
+    yield "launch floor ms", _number(terms.floor_ms)
+    yield "us per 1000 decode keys", _number(1e3 * terms.per_context_token_us)
+    yield "us per 1000 prefill pairs", _number(1e3 * terms.per_prefill_pair_us)
+    yield "us per 1000 prefill keys", _number(1e3 * terms.per_prefill_key_us)
+    yield "us per row", _number(terms.per_row_us)
+    yield "us per sampled row", _number(terms.per_sample_us)
+
+
+def _gap(gap: HostGap) -> str:
+    return (
+        f"host gap: {gap.base_ms * 1e3:.1f} us + {gap.per_row_us:.3g} x rows + {gap.per_started_us:.3g} x started"
+        f" + {gap.per_prefill_row_us:.3g} x prefill rows"
+    )
+
+
+def _number(value: float) -> str:
+    return "-" if value == 0 else f"{value:.4g}"

@@ -1,0 +1,49 @@
+"""``twinserve calibrate``: measured steps to a calibration file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.errors import ConfigError
+
+
+def calibrate(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="FOLDER...", help="Profiles, real runs, or LLMServingSim's kernel times."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The calibration: a YAML file.")],
+    held_out: Annotated[
+        list[Path] | None,
+        typer.Option("--held-out", metavar="RUN", help="Judge on the steps of this run, fit none; may be repeated."),
+    ] = None,
+    num_blocks: Annotated[
+        int | None, typer.Option(min=1, help="KV blocks of the engine; needed for kernel times.")
+    ] = None,
+) -> None:
+    """Fit step times to measured steps; writes FILE (an older one is replaced) and a picture beside it."""
+    from rich.console import Console
+
+    from experiments.atomic import write_files
+    from experiments.calibrate.outcome import calibrate as fit
+    from experiments.calibrate.picture import plot_outcome
+    from experiments.calibrate.table import errors_table, terms_table, worst_table
+    from experiments.calibration_files import write_calibration
+
+    if out.suffix not in (".yaml", ".yml"):
+        raise ConfigError("is no YAML file; call it NAME.yaml", file=out, key="-o")
+    write_files(out.parent, {})  # finds a wrong -o before the work, not after it
+    replaced = out.exists()
+    outcome = fit(folders, held_out or (), num_blocks)
+    console = Console(width=max(Console().width, 100))
+    for table in (terms_table(outcome), errors_table(outcome), worst_table(outcome)):
+        console.print(table)
+    for note in outcome.notes:
+        typer.echo(f"Note: {note}")
+    write_calibration(outcome.calibration, out)
+    typer.echo(f"Picture in {plot_outcome(outcome, out.with_suffix('.png'))}")
+    typer.echo(f"Calibration in {out}{' (replaced)' if replaced else ''}; use it as")
+    typer.echo(f"  sim: {{cost_model: {{kind: calibration, file: {out}}}}}")

@@ -1,0 +1,83 @@
+"""From measured steps to a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sched_core.dispatch import CaptureSizes, GraphMode
+from sim_backend.calibration.errors import held_out_error
+from sim_backend.calibration.measured import MeasuredSteps
+from sim_backend.calibration.terms import MIN_STEPS, fit_host_gap, fit_terms
+from sim_backend.calibration.values import Calibration, HostGap, StepTerms
+
+
+COVERED = ("num_tokens", "num_rows", "decode_context", "prefill_pairs")
+"""Counts beyond whose range a calibration extrapolates; the others follow from them or are small."""
+
+
+class TooFewStepsError(ValueError):
+    """There is too little to fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What was measured: fields as in ``Calibration``."""
+
+    gpu: str
+    model: str
+    dtype: str
+    attention_backend: str
+    num_blocks: int
+    block_size: int
+    capture_sizes: CaptureSizes
+
+
+def fit_calibration(engine: Engine, steps: MeasuredSteps, origin: str) -> Calibration:
+    """Terms per graph mode and the host gap, fitted to the rows that are not held out, with the error on those that are.
+
+    With device times the device's part and the host gap are fitted apart, the gap on steps of an engine's loop (on
+    all steps where there are none). Without them the terms take the whole interval and the host gap is zero. A mode
+    with too few steps gets no terms.
+
+    Raises:
+        TooFewStepsError: no mode has enough steps.
+    """
+    fitted = steps.where(~steps.held_out)
+    calibration = Calibration(
+        gpu=engine.gpu,
+        model=engine.model,
+        dtype=engine.dtype,
+        attention_backend=engine.attention_backend,
+        num_blocks=engine.num_blocks,
+        block_size=engine.block_size,
+        origin=origin,
+        modes=_modes(fitted),
+        capture_sizes=engine.capture_sizes,
+        host_gap=_host_gap(fitted),
+        covered=_covered(fitted),
+    )
+    return held_out_error(calibration, steps.where(steps.held_out))
+
+
+def _modes(steps: MeasuredSteps) -> Mapping[GraphMode, StepTerms]:
+    target = steps.device_ns if steps.timed_on_device else steps.interval_ns
+    rows = {mode: steps.modes == str(mode) for mode in GraphMode}
+    enough = {mode: rows for mode, rows in rows.items() if rows.sum() >= MIN_STEPS}
+    if not enough:
+        counts = ", ".join(f"{mode} {rows[mode].sum()}" for mode in GraphMode)
+        raise TooFewStepsError(f"too few steps to fit ({counts}); every graph mode needs at least {MIN_STEPS}")
+    return {mode: fit_terms(steps.where(rows), target[rows], mode) for mode, rows in enough.items()}
+
+
+def _host_gap(steps: MeasuredSteps) -> HostGap:
+    known = np.isfinite(steps.device_ns) & np.isfinite(steps.interval_ns)
+    in_loop = known & steps.in_loop
+    rows = in_loop if in_loop.sum() >= MIN_STEPS else known
+    return fit_host_gap(steps.where(rows)) if rows.sum() >= MIN_STEPS else HostGap()
+
+
+def _covered(steps: MeasuredSteps) -> dict[str, tuple[int, int]]:
+    return {name: (int(steps.features[name].min()), int(steps.features[name].max())) for name in COVERED}

@@ -1,0 +1,48 @@
+"""Non-negative linear fits in relative errors that outliers do not move."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from sim_backend.calibration.measured import Floats
+
+Matrix: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+ROUNDS = 25
+WIDEST = 6.0  # in median absolute errors: beyond is a garbage collection or a cold start, not noise
+SMALLEST = 1e-6  # an error that counts as none, relative
+
+
+def fit_non_negative(columns: Matrix, target: Floats, widest: float = WIDEST) -> Floats:
+    """Coefficients >= 0 with ``columns @ coefficients`` near ``target`` (positive) in relative terms.
+
+    Least squares of ``error / prediction``: weighting by the prediction, not by the measurement, leaves the sum
+    unbiased. Rows off by more than ``widest`` median errors are left out and looked at again in the next round.
+    """
+    scale = np.max(columns, axis=0, initial=0.0)
+    used = scale > 0
+    coefficients = np.zeros(columns.shape[1])
+    if used.any():
+        coefficients[used] = _reweighted(columns[:, used] / scale[used], target, widest) / scale[used]
+    return coefficients
+
+
+def _reweighted(columns: Matrix, target: Floats, widest: float) -> Floats:
+    from scipy.optimize import nnls
+
+    expected, kept = target, np.ones(len(target), dtype=bool)
+    coefficients = np.zeros(columns.shape[1])
+    for _ in range(ROUNDS):
+        weights = kept / expected
+        found = nnls(columns * weights[:, None], target * weights, maxiter=100 * columns.shape[1])[0]
+        settled = np.allclose(found, coefficients, rtol=1e-9, atol=0.0)
+        coefficients = found
+        if settled:
+            break
+        predicted = columns @ coefficients
+        expected = np.maximum(predicted, 0.1 * target)
+        errors = np.abs(target - predicted) / expected
+        kept = errors <= max(widest * float(np.median(errors)), SMALLEST)
+    return coefficients

@@ -1,0 +1,119 @@
+"""Terms of one graph mode and of the host gap, fitted to measured steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+
+from sched_core.dispatch import GraphMode
+from sim_backend.calibration.dense import eager_knots, graph_knots, rise_columns, value_columns
+from sim_backend.calibration.measured import Bools, Floats, MeasuredSteps
+from sim_backend.calibration.predict import NS_PER_MS, NS_PER_US, device_ns
+from sim_backend.calibration.robust import fit_non_negative
+from sim_backend.calibration.values import HostGap, StepTerms
+
+COLUMNS: Mapping[str, str] = MappingProxyType(
+    {
+        "per_context_token_us": "decode_context",
+        "per_prefill_pair_us": "prefill_pairs",
+        "per_prefill_key_us": "prefill_context",
+        "per_sample_us": "num_samples",
+        "per_row_us": "num_rows",
+    }
+)
+"""Term of ``StepTerms`` -> the count that it multiplies."""
+
+MIN_STEPS = 8
+GAP_WIDEST = 20.0  # gaps have a long tail to the right that belongs to their mean
+FLOOR_GUESSES = 12
+FLOOR_ROUNDS = 8
+DIGITS = 6
+
+
+def fit_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode) -> StepTerms:
+    """Terms for ``steps``, all of one mode, that take ``target_ns`` (device times, or intervals as a whole).
+
+    Eager steps may sit on a launch floor: the floor and the steps on it are found together, from several guesses.
+    """
+    if mode is not GraphMode.EAGER:
+        return _linear_terms(steps, target_ns, mode)
+    guesses = np.unique(np.quantile(target_ns, np.linspace(0, 0.95, FLOOR_GUESSES), method="nearest"))
+    found = [_from_floor(steps, target_ns, guess) for guess in (0.0, *guesses)]
+    errors = [round(_typical_error(terms, steps, target_ns), 6) for terms in found]
+    return found[int(np.argmin(errors))]
+
+
+def fit_host_gap(steps: MeasuredSteps) -> HostGap:
+    """The part of the steps' intervals that their device times leave."""
+    features = steps.features
+    prefill_rows = features["num_rows"] - features["num_decodes"]
+    columns = np.column_stack([np.ones(len(steps)), features["num_rows"], features["num_started"], prefill_rows])
+    gaps_us = np.maximum((steps.interval_ns - steps.device_ns) / NS_PER_US, 1e-3)
+    base, per_row, per_started, per_prefill_row = map(rounded, fit_non_negative(columns, gaps_us, GAP_WIDEST))
+    return HostGap(
+        base_ms=rounded(base / 1e3),
+        per_row_us=per_row,
+        per_started_us=per_started,
+        per_prefill_row_us=per_prefill_row,
+    )
+
+
+def rounded(value: float) -> float:
+    """``value`` with the digits that a file keeps."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _linear_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode) -> StepTerms:
+    """Terms without a floor. Only over mixed graphs may the dense part fall: their matrix products fill tiles or not,
+    and each size has kernels of its own; decodes stream the weights, and eager sizes share their kernels."""
+    tokens = steps.features["num_padded_tokens"]
+    never_falls = mode is not GraphMode.MIXED
+    knots = eager_knots(tokens) if mode is GraphMode.EAGER else graph_knots(tokens)
+    dense = rise_columns(tokens, knots) if never_falls else value_columns(tokens, knots)
+    counts = _distinct({term: steps.features[name] for term, name in COLUMNS.items()})
+    columns = np.column_stack([dense, *counts.values()])
+    fitted = fit_non_negative(columns, target_ns / NS_PER_US)
+    levels = np.cumsum(fitted[: len(knots)]) if never_falls else fitted[: len(knots)]
+    return StepTerms(
+        dense_knots_ms=tuple((float(x), rounded(us / 1e3)) for x, us in zip(knots, levels, strict=True)),
+        **{term: rounded(value) for term, value in zip(counts, fitted[len(knots) :], strict=True)},
+    )
+
+
+def _distinct(columns: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Columns without those that equal an earlier one: in decode steps, every row is sampled."""
+    kept: dict[str, Floats] = {}
+    for name, column in columns.items():
+        if not any(np.array_equal(column, other) for other in kept.values()):
+            kept[name] = column
+    return kept
+
+
+def _from_floor(steps: MeasuredSteps, target_ns: Floats, guess_ns: float) -> StepTerms:
+    """Terms near a guess of the floor: which steps lie on it, and what the others cost, found in turn."""
+    on_floor = target_ns <= guess_ns
+    terms = _split_terms(steps, target_ns, on_floor)
+    for _ in range(FLOOR_ROUNDS):
+        now = device_ns(replace(terms, floor_ms=0.0), steps) <= terms.floor_ms * NS_PER_MS
+        if (now == on_floor).all():
+            break
+        on_floor = now
+        terms = _split_terms(steps, target_ns, on_floor)
+    return terms
+
+
+def _split_terms(steps: MeasuredSteps, target_ns: Floats, on_floor: Bools) -> StepTerms:
+    above = ~on_floor
+    if above.sum() < MIN_STEPS or not on_floor.any():
+        return _linear_terms(steps, target_ns, GraphMode.EAGER)
+    terms = _linear_terms(steps.where(above), target_ns[above], GraphMode.EAGER)
+    return replace(terms, floor_ms=rounded(float(np.median(target_ns[on_floor])) / NS_PER_MS))
+
+
+def _typical_error(terms: StepTerms, steps: MeasuredSteps, target_ns: Floats) -> float:
+    """Mean absolute relative error without the worst twentieth."""
+    errors = np.sort(np.abs(device_ns(terms, steps) / target_ns - 1))
+    return float(errors[: max(int(0.95 * len(errors)), 1)].mean())
