@@ -13,7 +13,6 @@ from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.terms import MIN_STEPS, fit_host_gap, fit_terms
 from sim_backend.calibration.values import Calibration, HostGap, StepTerms
 
-
 COVERED = ("num_tokens", "num_rows", "decode_context", "prefill_pairs")
 """Counts beyond whose range a calibration extrapolates; the others follow from them or are small."""
 
@@ -36,7 +35,7 @@ class Engine:
 
 
 def fit_calibration(engine: Engine, steps: MeasuredSteps, origin: str) -> Calibration:
-    """Terms per graph mode and the host gap, fitted to the rows that are not held out, with the error on those that are.
+    """Terms per graph mode and the host gap, fitted to what is not held out, with the error on what is.
 
     With device times the device's part and the host gap are fitted apart, the gap on steps of an engine's loop (on
     all steps where there are none). Without them the terms take the whole interval and the host gap is zero. A mode

@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from sched_core.dispatch import CaptureSizes, GraphMode, dispatch
+from sched_core.dispatch import CaptureSizes, dispatch
 from sched_core.features import StepFeatures
 from sim_backend.calibration.measured import Floats, MeasuredSteps
 from sim_backend.calibration.robust import Matrix
@@ -129,7 +129,7 @@ def _shapes() -> Iterator[_Shape]:
 
 
 def _attention_us(rows: Matrix, shapes: Sequence[_Shape]) -> Floats:
-    """Microseconds of one layer's attention; decodes alone, chunks alone and both were measured on grids of their own."""
+    """Microseconds of one layer's attention; decodes, chunks and both together were measured on grids of their own."""
     points = np.array([astuple(shape) for shape in shapes], dtype=np.float64)
     attention = np.full(len(shapes), np.nan)
     for has_chunk, has_decodes, axes in ((False, True, [2, 3]), (True, False, [0, 1]), (True, True, [0, 1, 2, 3])):

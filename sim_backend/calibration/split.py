@@ -20,4 +20,5 @@ def held_out_shapes(shapes: Sequence[tuple[float, ...]]) -> Bools:
 
 def held_out_blocks(step_ids: Floats) -> Bools:
     """Every fifth block of 16 steps of a run."""
-    return (step_ids // BLOCK) % ONE_IN == ONE_IN - 1
+    held_out: Bools = (step_ids // BLOCK) % ONE_IN == ONE_IN - 1
+    return held_out
