@@ -41,12 +41,12 @@ def note(
 def vllm_4090(
     data: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Holds RTX4090_Llama-3.1-8B and profile_RTX4090_Llama-3.1-8B of LLMServingSim."),
+        typer.Option(
+            metavar="DIR", help="Holds RTX4090_Llama-3.1-8B and profile_RTX4090_Llama-3.1-8B of LLMServingSim."
+        ),
     ],
     plot: Annotated[Path, typer.Option(metavar="FILE", help="Where the picture goes.")] = Path("out/vllm_4090.png"),
-    write: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the calibration: a YAML file.")
-    ] = None,
+    write: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the calibration: a YAML file.")] = None,
     progress: Progress = True,
 ) -> None:
     """vLLM's 300 requests on an RTX 4090 from kernel times; the host gap is fitted to 100, the others are compared."""

@@ -56,6 +56,7 @@ def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts
         return value
 
     sizes: Mapping[str, Any] = known("capture_sizes", dict)
+    graphs = {kind: tuple(sizes.get(kind) or ()) for kind in ("decode", "mixed")}
     return Facts(
         folder=folder,
         gpu=known("device", str),
@@ -64,7 +65,7 @@ def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts
         attention_backend=known("attention_backend", str),
         block_size=known("block_size", int),
         num_blocks=known("num_blocks", int),
-        capture_sizes=CaptureSizes(decode=tuple(sizes.get("decode", ())), mixed=tuple(sizes.get("mixed", ()))),
+        capture_sizes=CaptureSizes(**graphs),
         timed=timed,
     )
 

@@ -26,10 +26,10 @@ def read_run(folder: Path, num_blocks: int | None = None) -> Source:
     manifest = read_manifest(folder)
     if manifest.get("backend") != "real":
         raise ConfigError("is not a real run; its step times come from a cost model", file=folder)
-    engine = read_yaml(folder / "config.yaml").get("engine", {})
+    engine = read_yaml(folder / "config.yaml").get("engine")
     columns = StepColumns(folder / "steps.parquet", ("step_id", "start_ns", "end_ns", "device_ns"))
     steps = _run_steps(columns, columns.numbers("end_ns") - columns.numbers("start_ns"), columns.numbers("step_id"))
-    manifest = {**manifest, "block_size": engine.get("block_size")}
+    manifest = {**manifest, "block_size": engine.get("block_size") if isinstance(engine, dict) else None}
     facts = facts_of(folder, _with_blocks(manifest, num_blocks), timed=steps.timed_on_device)
     return Source(facts, steps, f"{len(steps)} steps of the run {folder.name}")
 

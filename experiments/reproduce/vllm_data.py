@@ -33,9 +33,7 @@ class RequestTimes:
         return {"ttft": ttft, "tpot": (e2el - ttft) / np.maximum(self.num_tokens - 1, 1), "e2el": e2el}
 
     def of(self, requests: slice) -> RequestTimes:
-        return RequestTimes(
-            self.queued[requests], self.first[requests], self.last[requests], self.num_tokens[requests]
-        )
+        return RequestTimes(self.queued[requests], self.first[requests], self.last[requests], self.num_tokens[requests])
 
 
 def read_measured(data: Path) -> RequestTimes:

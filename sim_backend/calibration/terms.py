@@ -30,6 +30,7 @@ MIN_STEPS = 8
 GAP_WIDEST = 20.0  # gaps have a long tail to the right that belongs to their mean
 FLOOR_GUESSES = 12
 FLOOR_ROUNDS = 8
+FLOOR_MUST_GIVE = 0.9  # of the error without one: a floor that gives less is only one more number
 DIGITS = 6
 
 
@@ -43,7 +44,8 @@ def fit_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode) -> StepT
     guesses = np.unique(np.quantile(target_ns, np.linspace(0, 0.95, FLOOR_GUESSES), method="nearest"))
     found = [_from_floor(steps, target_ns, guess) for guess in (0.0, *guesses)]
     errors = [round(_typical_error(terms, steps, target_ns), 6) for terms in found]
-    return found[int(np.argmin(errors))]
+    best = int(np.argmin(errors))
+    return found[best if errors[best] <= FLOOR_MUST_GIVE * errors[0] else 0]
 
 
 def fit_host_gap(steps: MeasuredSteps) -> HostGap:
@@ -110,7 +112,17 @@ def _split_terms(steps: MeasuredSteps, target_ns: Floats, on_floor: Bools) -> St
     if above.sum() < MIN_STEPS or not on_floor.any():
         return _linear_terms(steps, target_ns, GraphMode.EAGER)
     terms = _linear_terms(steps.where(above), target_ns[above], GraphMode.EAGER)
-    return replace(terms, floor_ms=rounded(float(np.median(target_ns[on_floor])) / NS_PER_MS))
+    floor_ms = rounded(float(np.median(target_ns[on_floor])) / NS_PER_MS)
+    return replace(terms, dense_knots_ms=_down_to_zero(terms.dense_knots_ms), floor_ms=floor_ms)
+
+
+def _down_to_zero(knots: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    """``knots`` with the first slope drawn on to no tokens: the steps on the floor show nothing of it."""
+    (least, first), *others = knots
+    if least == 0 or not others:
+        return knots
+    slope = (others[0][1] - first) / (others[0][0] - least)
+    return ((0.0, rounded(max(first - slope * least, 0.0))), *knots)
 
 
 def _typical_error(terms: StepTerms, steps: MeasuredSteps, target_ns: Floats) -> float:

@@ -1,0 +1,200 @@
+"""Fitting: known terms come back, scale with time, and are not moved by outliers; what is held out stays apart."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sched_core.dispatch import GraphMode
+from sched_core.features import StepFeatures
+from sim_backend.calibration.cost_model import CalibratedCostModel
+from sim_backend.calibration.errors import judge
+from sim_backend.calibration.fit import COVERED, TooFewStepsError, fit_calibration
+from sim_backend.calibration.measured import join
+from sim_backend.calibration.predict import device_ns, predicted_ns
+from sim_backend.calibration.robust import fit_non_negative
+from sim_backend.calibration.split import held_out_blocks, held_out_shapes
+from sim_backend.calibration.terms import fit_host_gap, fit_terms
+from sim_backend.calibration.values import HostGap, StepTerms
+from tests.sim_backend.measured_steps import ENGINE, scaled, steps_of, timed
+
+MIXED = StepTerms(
+    dense_knots_ms=((64.0, 6.0), (256.0, 9.0)),
+    per_context_token_us=0.05,
+    per_prefill_pair_us=0.001,
+    per_prefill_key_us=0.3,
+    per_row_us=4.0,
+    per_sample_us=15.0,
+)
+DECODE = StepTerms(dense_knots_ms=((1.0, 5.0), (8.0, 5.2), (32.0, 5.5)), per_context_token_us=0.04, per_sample_us=8.0)
+EAGER = StepTerms(dense_knots_ms=((0.0, 2.0), (300.0, 32.0)), floor_ms=11.0, per_context_token_us=0.04)
+GAP = HostGap(base_ms=0.3, per_row_us=2.0, per_started_us=100.0, per_prefill_row_us=80.0)
+
+
+def weights(most):
+    return st.floats(0, most) | st.just(0.0)
+
+
+@st.composite
+def mixed_terms(draw):
+    return StepTerms(
+        dense_knots_ms=((64.0, draw(st.floats(1, 20))), (256.0, draw(st.floats(1, 20)))),
+        per_context_token_us=draw(weights(0.5)),
+        per_prefill_pair_us=draw(weights(0.01)),
+        per_prefill_key_us=draw(weights(2)),
+        per_row_us=draw(weights(50)),
+        per_sample_us=draw(weights(50)),
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(terms=mixed_terms())
+def test_any_mixed_terms_come_back(terms):
+    steps = steps_of(terms, GraphMode.MIXED)
+    fitted = fit_terms(steps, steps.device_ns, GraphMode.MIXED)
+    assert device_ns(fitted, steps) == pytest.approx(steps.device_ns, rel=1e-4)
+    for name in ("per_context_token_us", "per_prefill_pair_us", "per_prefill_key_us", "per_row_us", "per_sample_us"):
+        assert getattr(fitted, name) == pytest.approx(getattr(terms, name), rel=1e-3, abs=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(base=st.floats(0.05, 5), rows=weights(20), started=weights(500), prefill=weights(300))
+def test_any_host_gap_comes_back(base, rows, started, prefill):
+    gap = HostGap(base_ms=base, per_row_us=rows, per_started_us=started, per_prefill_row_us=prefill)
+    fitted = fit_host_gap(steps_of(MIXED, GraphMode.MIXED, gap))
+    assert astuple(fitted) == pytest.approx(astuple(gap), rel=1e-3, abs=1e-3)
+
+
+def test_decode_terms_come_back():
+    steps = steps_of(DECODE, GraphMode.DECODE)
+    fitted = fit_terms(steps, steps.device_ns, GraphMode.DECODE)
+    assert fitted.per_context_token_us == pytest.approx(DECODE.per_context_token_us, rel=1e-3)
+    assert fitted.per_sample_us == pytest.approx(DECODE.per_sample_us, rel=1e-3)
+    assert np.ravel(fitted.dense_knots_ms[1:]) == pytest.approx(np.ravel(DECODE.dense_knots_ms[1:]), rel=1e-3)
+
+
+@pytest.mark.parametrize("floor_ms", [0.0, 8.0, 11.0, 16.0])
+def test_floor_of_eager_steps_is_found(floor_ms):
+    terms = StepTerms(dense_knots_ms=EAGER.dense_knots_ms, floor_ms=floor_ms, per_context_token_us=0.04)
+    steps = steps_of(terms, GraphMode.EAGER)
+    fitted = fit_terms(steps, steps.device_ns, GraphMode.EAGER)
+    assert device_ns(fitted, steps) == pytest.approx(steps.device_ns, rel=2e-3)
+    if floor_ms:
+        assert fitted.floor_ms == pytest.approx(floor_ms, rel=1e-4)
+
+
+def test_dense_part_of_eager_and_decode_steps_never_falls():
+    draw = np.random.default_rng(3)
+    for mode, terms in ((GraphMode.EAGER, EAGER), (GraphMode.DECODE, DECODE)):
+        steps = steps_of(terms, mode, noise=0.2 * draw.standard_normal(400).clip(-2, 2))
+        levels = [ms for _, ms in fit_terms(steps, steps.device_ns, mode).dense_knots_ms]
+        assert levels == sorted(levels)
+
+
+def test_twice_the_time_is_twice_the_terms():
+    steps = join([steps_of(MIXED, GraphMode.MIXED, GAP), steps_of(EAGER, GraphMode.EAGER, GAP)])
+    once = fit_calibration(ENGINE, steps, "")
+    twice = fit_calibration(ENGINE, scaled(steps, 2.0), "")
+    assert predicted_ns(twice, steps) == pytest.approx(2 * predicted_ns(once, steps), rel=1e-4)
+    assert astuple(twice.host_gap) == pytest.approx([2 * term for term in astuple(once.host_gap)], rel=1e-4)
+    assert twice.modes[GraphMode.EAGER].floor_ms == pytest.approx(2 * once.modes[GraphMode.EAGER].floor_ms, rel=1e-4)
+
+
+@pytest.mark.parametrize("factor", [0.05, 20.0])
+@pytest.mark.parametrize(("terms", "mode"), [(MIXED, GraphMode.MIXED), (EAGER, GraphMode.EAGER)])
+def test_outliers_do_not_move_the_fit(terms, mode, factor):
+    clean = steps_of(terms, mode, GAP)
+    device = clean.device_ns.copy()
+    device[::25] *= factor
+    fitted = fit_terms(clean, device, mode)
+    assert device_ns(fitted, clean) == pytest.approx(clean.device_ns, rel=2e-3)
+
+
+def test_noise_leaves_the_sum_unbiased():
+    noise = 0.04 * np.random.default_rng(1).standard_normal(4000).clip(-3, 3)
+    steps = steps_of(MIXED, GraphMode.MIXED, GAP, count=4000, noise=noise)
+    error = judge(fit_calibration(ENGINE, steps, ""), steps).error()
+    assert abs(error.bias_percent) < 0.2
+
+
+def test_every_term_is_not_negative_even_where_the_data_say_otherwise():
+    columns = np.column_stack([np.ones(50), np.arange(50.0)])
+    fitted = fit_non_negative(columns, 100.0 - np.arange(50.0))
+    assert (fitted >= 0).all()
+    assert fitted[1] == 0
+
+
+def test_without_device_times_the_interval_is_fitted_and_there_is_no_host_gap():
+    steps = steps_of(MIXED, GraphMode.MIXED, GAP)
+    unknown = timed(steps, np.full(len(steps), np.nan), steps.interval_ns)
+    calibration = fit_calibration(ENGINE, unknown, "")
+    assert calibration.host_gap == HostGap()
+    assert calibration.held_out.mape_percent < 2  # started requests are no device term
+
+
+def test_vectorised_formula_is_that_of_the_cost_model():
+    parts = [
+        steps_of(terms, mode, GAP, count=60)
+        for terms, mode in ((MIXED, GraphMode.MIXED), (DECODE, GraphMode.DECODE), (EAGER, GraphMode.EAGER))
+    ]
+    steps = join(parts)
+    calibration = fit_calibration(ENGINE, steps, "")
+    model = CalibratedCostModel(calibration)
+    names = [name for name in StepFeatures._fields if name != "graph_mode"]
+    rows = zip(*(steps.features[name].astype(int).tolist() for name in names), steps.modes, strict=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        priced = [
+            model.step_ns(StepFeatures(**dict(zip(names, counts, strict=True)), graph_mode=GraphMode(str(mode))), 0)
+            for *counts, mode in rows
+        ]
+    assert priced == pytest.approx(predicted_ns(calibration, steps), abs=1)
+
+
+def test_held_out_rows_do_not_influence_the_fit():
+    steps = steps_of(MIXED, GraphMode.MIXED, GAP)
+    spoilt = timed(
+        steps,
+        np.where(steps.held_out, 3 * steps.device_ns, steps.device_ns),
+        np.where(steps.held_out, 5 * steps.interval_ns, steps.interval_ns),
+    )
+    clean, other = (fit_calibration(ENGINE, each, "") for each in (steps, spoilt))
+    assert (clean.modes, clean.host_gap) == (other.modes, other.host_gap)
+    assert clean.held_out.mape_percent < 0.1 < other.held_out.mape_percent
+
+
+def test_covered_ranges_are_those_of_the_fitted_steps():
+    steps = steps_of(MIXED, GraphMode.MIXED)
+    fitted = steps.where(~steps.held_out)
+    covered = fit_calibration(ENGINE, steps, "").covered
+    assert tuple(covered) == COVERED
+    assert all(covered[name] == (fitted.features[name].min(), fitted.features[name].max()) for name in COVERED)
+
+
+def test_a_mode_with_too_few_steps_has_no_terms_and_no_mode_at_all_is_an_error():
+    few = steps_of(DECODE, GraphMode.DECODE, count=5)
+    calibration = fit_calibration(ENGINE, join([steps_of(MIXED, GraphMode.MIXED), few]), "")
+    assert list(calibration.modes) == [GraphMode.MIXED]
+    with pytest.raises(TooFewStepsError, match="decode 5, mixed 0"):
+        fit_calibration(ENGINE, few, "")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), min_size=1, max_size=50))
+def test_equal_shapes_are_on_the_same_side_of_the_split(shapes):
+    held = held_out_shapes([*shapes, *shapes])
+    assert (held[: len(shapes)] == held[len(shapes) :]).all()
+    assert (held[: len(shapes)] == held_out_shapes(shapes)).all()
+
+
+def test_about_a_fifth_is_held_out_in_blocks_of_neighbours():
+    shapes = held_out_shapes([(float(x), float(y)) for x in range(50) for y in range(40)])
+    assert 0.17 < shapes.mean() < 0.23
+    blocks = held_out_blocks(np.arange(1600, dtype=float))
+    assert blocks.mean() == 0.2
+    assert np.abs(np.diff(blocks.astype(int))).sum() == 2 * 20 - 1
