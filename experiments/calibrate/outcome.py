@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,8 +11,10 @@ import numpy as np
 from experiments.calibrate.facts import check_agreement
 from experiments.calibrate.source import Source, read_source
 from experiments.errors import ConfigError
+from sched_core.dispatch import GraphMode
 from sim_backend.calibration.errors import Judged, judge
 from sim_backend.calibration.fit import TooFewStepsError, fit_calibration
+from sim_backend.calibration.level import at_loop_level
 from sim_backend.calibration.measured import MeasuredSteps, join
 from sim_backend.calibration.terms import MIN_STEPS
 from sim_backend.calibration.values import Calibration
@@ -50,7 +52,7 @@ def calibrate(folders: Sequence[Path], held_out: Sequence[Path] = (), num_blocks
     sources = [read_source(folder, num_blocks) for folder in folders]
     judges = [read_source(folder, num_blocks) for folder in held_out]
     check_agreement([source.facts for source in (*sources, *judges)])
-    steps = join([source.steps for source in sources])
+    steps, levels = at_loop_level(join([source.steps for source in sources]))
     smallest = min((source.facts for source in sources), key=lambda facts: facts.num_blocks)
     try:
         calibration = fit_calibration(smallest.engine(), steps, _origin(sources, judges))
@@ -66,7 +68,11 @@ def calibrate(folders: Sequence[Path], held_out: Sequence[Path] = (), num_blocks
         steps=steps,
         fitted=judge(calibration, steps.where(~steps.held_out)),
         held_out=apart,
-        notes=(*(note for source in sources for note in source.notes), *_left_out(steps, calibration)),
+        notes=(
+            *(note for source in sources for note in source.notes),
+            *_levels(levels),
+            *_left_out(steps, calibration),
+        ),
     )
 
 
@@ -74,6 +80,11 @@ def spread_of(steps: MeasuredSteps) -> float | None:
     """The mean spread of repeats in percent, None where nothing was repeated."""
     known = steps.spread_percent[np.isfinite(steps.spread_percent)]
     return float(known.mean()) if len(known) else None
+
+
+def _levels(factors: Mapping[GraphMode, float]) -> list[str]:
+    ratios = ", ".join(f"{mode} x {factor:.3f}" for mode, factor in factors.items())
+    return [f"shapes launched alone were brought to the speed of steps in a loop: {ratios}"] if factors else []
 
 
 def _left_out(steps: MeasuredSteps, calibration: Calibration) -> list[str]:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.calibrate.columns import StepColumns, read_manifest
+from experiments.calibrate.columns import COUNTS, StepColumns, read_manifest
 from experiments.calibrate.facts import facts_of
 from experiments.calibrate.source import Source
 from experiments.errors import ConfigError
 from experiments.yaml_loader import read_yaml
 from sim_backend.calibration.measured import Bools, Floats, MeasuredSteps, join
 from sim_backend.calibration.split import held_out_blocks, held_out_shapes
+
+STARTED_BELOW = 1 << 20
+SHAPE = tuple(name for name in COUNTS if name != "num_started")
 
 
 def read_run(folder: Path, num_blocks: int | None = None) -> Source:
@@ -45,9 +48,9 @@ def read_profile(folder: Path, num_blocks: int | None = None) -> Source:
     manifest = read_manifest(folder)
     columns = StepColumns(folder / "profile.parquet", ("source", "shape_id", "interval_ns", "device_ns"))
     in_loop = columns.words("source") == "engine"
-    interval, shape = columns.numbers("interval_ns"), columns.numbers("shape_id")
+    interval, shape, started = (columns.numbers(name) for name in ("interval_ns", "shape_id", "num_started"))
     runs = _run_steps(columns, interval, _place_within(shape)).where(in_loop)
-    shapes = _shapes(columns, interval, shape, ~in_loop)
+    shapes = _shapes(columns, interval, shape * STARTED_BELOW + started, ~in_loop)
     steps = join([part for part in (shapes, runs) if len(part)])
     facts = facts_of(folder, _with_blocks(manifest, num_blocks), timed=steps.timed_on_device)
     words = f"{len(shapes)} shapes and {len(runs)} steps of short runs of the profile {folder.name}"
@@ -91,7 +94,10 @@ def _place_within(groups: Floats) -> Floats:
 
 
 def _shapes(columns: StepColumns, interval_ns: Floats, shape: Floats, rows: Bools) -> MeasuredSteps:
-    """One row per shape among ``rows``: medians over its repeats, and how far these are spread."""
+    """One row per shape among ``rows``: medians over its repeats, and how far these are spread.
+
+    Repeats into which other numbers of requests enter are shapes of their own, on the same side of the split.
+    """
     import pandas as pd
 
     device = columns.device_ns()
@@ -110,6 +116,6 @@ def _shapes(columns: StepColumns, interval_ns: Floats, shape: Floats, rows: Bool
         interval_ns=middle["interval"].to_numpy(),
         device_ns=middle["device"].to_numpy(),
         in_loop=np.zeros(len(first), dtype=bool),
-        held_out=held_out_shapes(list(zip(*features.values(), strict=True))),
+        held_out=held_out_shapes(list(zip(*(features[name] for name in SHAPE), strict=True))),
         spread_percent=np.where(once, np.nan, spread.to_numpy()),
     )

@@ -71,7 +71,8 @@ class MeasuredWorkload:
         order = np.argsort(record.requests["request_id"])
         names = ("arrival_ns", "first_token_ns", "last_token_ns")
         columns = [np.asarray(record.requests[name], dtype=np.float64)[order] / 1e9 for name in names]
-        return RequestTimes(*columns, np.asarray(record.requests["output_len"], dtype=np.float64)[order])
+        num_tokens = np.asarray(record.requests["output_len"], dtype=np.float64)[order]
+        return RequestTimes(queued=columns[0], first=columns[1], last=columns[2], num_tokens=num_tokens)
 
 
 def shipped_calibration() -> Calibration:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from sched_core.features import StepFeatures
 from sim_backend.calibration.cost_model import CalibratedCostModel
 from sim_backend.calibration.errors import judge
 from sim_backend.calibration.fit import COVERED, TooFewStepsError, fit_calibration
+from sim_backend.calibration.level import at_loop_level
 from sim_backend.calibration.measured import join
 from sim_backend.calibration.predict import device_ns, predicted_ns
 from sim_backend.calibration.robust import fit_non_negative
@@ -198,3 +199,22 @@ def test_about_a_fifth_is_held_out_in_blocks_of_neighbours():
     blocks = held_out_blocks(np.arange(1600, dtype=float))
     assert blocks.mean() == 0.2
     assert np.abs(np.diff(blocks.astype(int))).sum() == 2 * 20 - 1
+
+
+@pytest.mark.parametrize("factor", [0.95, 1.0, 1.08])
+def test_shapes_launched_alone_are_brought_to_the_speed_of_the_loop(factor):
+    loop = steps_of(MIXED, GraphMode.MIXED, GAP, count=200, seed=5)
+    faster = scaled(steps_of(MIXED, GraphMode.MIXED, GAP), 1 / factor)
+    alone = replace(faster, in_loop=np.zeros(len(faster), dtype=bool))
+    levelled, factors = at_loop_level(join([alone, loop]))
+    assert factors[GraphMode.MIXED] == pytest.approx(factor, rel=1e-4)
+    assert levelled.device_ns == pytest.approx(device_ns(MIXED, levelled), rel=1e-3)
+    gaps = faster.interval_ns - faster.device_ns
+    assert (levelled.interval_ns - levelled.device_ns)[: len(faster)] == pytest.approx(gaps)
+
+
+def test_steps_measured_in_one_way_only_stay_as_they_are():
+    loop = steps_of(MIXED, GraphMode.MIXED, GAP)
+    levelled, factors = at_loop_level(loop)
+    assert factors == {}
+    assert (levelled.device_ns == loop.device_ns).all()

@@ -1,0 +1,43 @@
+"""Steps launched alone, brought to the speed of the same steps in an engine's loop.
+
+A GPU under steady load runs at another clock than one that pauses between launches: a shape measured alone says how
+its time depends on tokens and contexts, the steps of a loop say how fast the device is while serving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from sched_core.dispatch import GraphMode
+from sim_backend.calibration.measured import MeasuredSteps
+from sim_backend.calibration.predict import device_ns
+from sim_backend.calibration.terms import MIN_STEPS, fit_terms
+
+MIN_LOOP_STEPS = 30
+
+
+def at_loop_level(steps: MeasuredSteps) -> tuple[MeasuredSteps, Mapping[GraphMode, float]]:
+    """``steps`` with the device times of those launched alone multiplied by one factor per graph mode.
+
+    A factor is the median of what a step of the loop takes, over what terms fitted to the lone shapes of its mode
+    say; rows that are held out have no part in it. Modes measured in one way only are left as they are.
+    """
+    factors = {mode: factor for mode in GraphMode if (factor := _factor(steps.of(mode))) is not None}
+    scale = np.ones(len(steps))
+    for mode, factor in factors.items():
+        scale[(steps.modes == str(mode)) & ~steps.in_loop] = factor
+    longer = (scale - 1) * np.nan_to_num(steps.device_ns)
+    levelled = replace(steps, device_ns=steps.device_ns * scale, interval_ns=steps.interval_ns + longer)
+    return levelled, factors
+
+
+def _factor(steps: MeasuredSteps) -> float | None:
+    known = steps.where(~steps.held_out & np.isfinite(steps.device_ns))
+    alone, loop = known.where(~known.in_loop), known.where(known.in_loop)
+    if len(alone) < MIN_STEPS or len(loop) < MIN_LOOP_STEPS:
+        return None
+    terms = fit_terms(alone, alone.device_ns, GraphMode(str(steps.modes[0])))
+    return float(np.median(loop.device_ns / device_ns(terms, loop)))
