@@ -30,7 +30,7 @@ def calibrate(
     from experiments.atomic import write_files
     from experiments.calibrate.outcome import calibrate as fit
     from experiments.calibrate.picture import plot_outcome
-    from experiments.calibrate.table import errors_table, terms_table, worst_table
+    from experiments.calibrate.table import errors_table, gap_line, terms_table, worst_table
     from experiments.calibration_files import write_calibration
 
     if out.suffix not in (".yaml", ".yml"):
@@ -39,7 +39,9 @@ def calibrate(
     replaced = out.exists()
     outcome = fit(folders, held_out or (), num_blocks)
     console = Console(width=max(Console().width, 100))
-    for table in (terms_table(outcome), errors_table(outcome), worst_table(outcome)):
+    console.print(terms_table(outcome))
+    console.print(gap_line(outcome.calibration.host_gap), highlight=False)
+    for table in (errors_table(outcome), worst_table(outcome)):
         console.print(table)
     for note in outcome.notes:
         typer.echo(f"Note: {note}")

@@ -49,6 +49,7 @@ def calibrate(folders: Sequence[Path], held_out: Sequence[Path] = (), num_blocks
     Raises:
         ConfigError: a folder is wrong, they are of different engines, or there are too few steps.
     """
+    _check_distinct([*folders, *held_out])
     sources = [read_source(folder, num_blocks) for folder in folders]
     judges = [read_source(folder, num_blocks) for folder in held_out]
     check_agreement([source.facts for source in (*sources, *judges)])
@@ -82,6 +83,15 @@ def spread_of(steps: MeasuredSteps) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
+def _check_distinct(folders: Sequence[Path]) -> None:
+    """A folder given twice would count twice, or be judged on what it was fitted to."""
+    seen: set[Path] = set()
+    for folder in folders:
+        if folder.resolve() in seen:
+            raise ConfigError("is given twice; fit it or hold it out, once", file=folder)
+        seen.add(folder.resolve())
+
+
 def _levels(factors: Mapping[GraphMode, float]) -> list[str]:
     ratios = ", ".join(f"{mode} x {factor:.3f}" for mode, factor in factors.items())
     return [f"shapes launched alone were brought to the speed of steps in a loop: {ratios}"] if factors else []
@@ -89,7 +99,8 @@ def _levels(factors: Mapping[GraphMode, float]) -> list[str]:
 
 def _left_out(steps: MeasuredSteps, calibration: Calibration) -> list[str]:
     seen = sorted(set(steps.modes.tolist()) - {str(mode) for mode in calibration.modes})
-    return [f"fewer than {MIN_STEPS} {mode} steps: the calibration has no terms for them" for mode in seen]
+    notes = [f"fewer than {MIN_STEPS} {mode} steps: the calibration has no terms for them" for mode in seen]
+    return notes if steps.held_out.any() else [*notes, "nothing was held out: there are too few steps"]
 
 
 def _origin(sources: Sequence[Source], judges: Sequence[Source]) -> str:

@@ -18,7 +18,7 @@ WORST = 5
 def terms_table(outcome: Outcome) -> Table:
     """One column per graph mode: terms, how many steps, spread of repeats."""
     calibration = outcome.calibration
-    table = Table(title=f"{calibration.model} on {calibration.gpu}", caption=_gap(calibration.host_gap))
+    table = Table(title=f"{calibration.model} on {calibration.gpu}")
     table.add_column("term")
     for mode in calibration.modes:
         table.add_column(str(mode), justify="right")
@@ -30,6 +30,14 @@ def terms_table(outcome: Outcome) -> Table:
     spreads = [spread_of(outcome.steps.of(mode)) for mode in calibration.modes]
     table.add_row("spread of repeats %", *("-" if each is None else f"{each:.2f}" for each in spreads))
     return table
+
+
+def gap_line(gap: HostGap) -> str:
+    """The host gap in words."""
+    return (
+        f"host gap: {gap.base_ms * 1e3:.1f} us + {gap.per_row_us:.3g} us x rows + {gap.per_started_us:.3g} us x started"
+        f" + {gap.per_prefill_row_us:.3g} us x prefill rows"
+    )
 
 
 def errors_table(outcome: Outcome) -> Table:
@@ -86,13 +94,6 @@ def _terms(terms: StepTerms) -> Iterator[tuple[str, str]]:
     yield "us per 1000 prefill keys", _number(1e3 * terms.per_prefill_key_us)
     yield "us per row", _number(terms.per_row_us)
     yield "us per sampled row", _number(terms.per_sample_us)
-
-
-def _gap(gap: HostGap) -> str:
-    return (
-        f"host gap: {gap.base_ms * 1e3:.1f} us + {gap.per_row_us:.3g} x rows + {gap.per_started_us:.3g} x started"
-        f" + {gap.per_prefill_row_us:.3g} x prefill rows"
-    )
 
 
 def _number(value: float) -> str:

@@ -132,3 +132,27 @@ def test_steps_of_unfitted_modes_are_said_to_be_left_out(tmp_path):
     outcome = calibrate([write_run(tmp_path / "odd", changes={"graph_mode": modes.tolist()})])
     assert any("eager" in note for note in outcome.notes)
     assert len(outcome.fitted.steps) + len(outcome.held_out[HELD_OUT].steps) == 597
+
+
+def test_run_too_short_to_hold_anything_out_is_fitted_and_says_so(tmp_path, capsys):
+    run = write_run(tmp_path / "run", count=12)
+    assert main(["calibrate", str(run), "-o", str(tmp_path / "c.yaml")]) == 0
+    assert "nothing was held out" in capsys.readouterr().out
+    assert read_calibration(tmp_path / "c.yaml").held_out is None
+
+
+def test_profile_and_run_are_fitted_together(tmp_path):
+    outcome = calibrate([write_profile(tmp_path / "profile"), write_run(tmp_path / "run", seed=9)])
+    assert len(outcome.steps) == 600 + 200 + 600
+    assert outcome.calibration.held_out.mape_percent < 0.01
+    assert "x 1.000" in "".join(outcome.notes)
+
+
+def test_shapes_that_enter_with_other_numbers_of_requests_are_shapes_of_their_own(tmp_path):
+    started = [0] * 1200 + [2] * 600
+    profile = write_profile(tmp_path / "profile", sources=("runner",), changes={"num_started": started})
+    steps = read_source(profile).steps
+    assert len(steps) == 1200
+    by_shape = {}
+    for *shape, held in zip(steps.features["decode_context"], steps.features["num_rows"], steps.held_out, strict=True):
+        assert by_shape.setdefault(tuple(shape), held) == held

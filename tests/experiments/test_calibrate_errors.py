@@ -128,3 +128,11 @@ def test_bad_kernel_profiles_are_named_with_file_and_line(tmp_path, capsys, repl
 def test_kernel_profile_needs_the_number_of_blocks(tmp_path, capsys):
     folder = copy_kernels(tmp_path / "kernels")
     assert "--num-blocks: kernel times know of no KV pool" in refusal(capsys, folder, "-o", tmp_path / "c.yaml")
+
+
+def test_folder_that_is_given_twice_is_refused(tmp_path, capsys):
+    run = write_run(tmp_path / "run")
+    assert "is given twice" in refusal(capsys, run, run, "-o", tmp_path / "c.yaml")
+    again = tmp_path / "elsewhere" / ".." / "run"
+    (tmp_path / "elsewhere").mkdir()
+    assert "is given twice" in refusal(capsys, run, "--held-out", again, "-o", tmp_path / "c.yaml")
