@@ -26,19 +26,15 @@ HELD_OUT = "held out"
 class Outcome:
     """A calibration and its errors: on what was fitted, on what was held out, and on whole runs that were not fitted.
 
-    ``held_out`` maps a name to steps that no fit has seen; its last entry is the error that the file carries.
+    ``held_out`` maps names to steps that no fit has seen, ``judged`` are those whose error the file carries.
     """
 
     calibration: Calibration
     steps: MeasuredSteps
     fitted: Judged
     held_out: dict[str, Judged]
+    judged: Judged
     notes: tuple[str, ...]
-
-    @property
-    def worst(self) -> Judged:
-        """The held-out steps that the file's error is about."""
-        return list(self.held_out.values())[-1]
 
 
 def calibrate(folders: Sequence[Path], held_out: Sequence[Path] = (), num_blocks: int | None = None) -> Outcome:
@@ -59,16 +55,15 @@ def calibrate(folders: Sequence[Path], held_out: Sequence[Path] = (), num_blocks
         calibration = fit_calibration(smallest.engine(), steps, _origin(sources, judges))
     except TooFewStepsError as error:
         raise ConfigError(str(error), file=", ".join(str(folder) for folder in folders)) from error
-    apart = {HELD_OUT: judge(calibration, steps.where(steps.held_out))}
-    apart |= {judged.facts.folder.name: judge(calibration, judged.steps) for judged in judges}
-    if judges:
-        runs = judge(calibration, join([judged.steps for judged in judges])).error()
-        calibration = replace(calibration, held_out=runs)
+    split = judge(calibration, steps.where(steps.held_out))
+    runs = {_short(source.facts.folder): judge(calibration, source.steps) for source in judges}
+    judged = judge(calibration, join([source.steps for source in judges])) if judges else split
     return Outcome(
-        calibration=calibration,
+        calibration=replace(calibration, held_out=judged.error()),
         steps=steps,
         fitted=judge(calibration, steps.where(~steps.held_out)),
-        held_out=apart,
+        held_out={HELD_OUT: split, **runs},
+        judged=judged,
         notes=(
             *(note for source in sources for note in source.notes),
             *_levels(levels),
@@ -81,6 +76,10 @@ def spread_of(steps: MeasuredSteps) -> float | None:
     """The mean spread of repeats in percent, None where nothing was repeated."""
     known = steps.spread_percent[np.isfinite(steps.spread_percent)]
     return float(known.mean()) if len(known) else None
+
+
+def _short(folder: Path) -> str:
+    return "/".join(folder.resolve().parts[-2:])
 
 
 def _check_distinct(folders: Sequence[Path]) -> None:

@@ -18,7 +18,7 @@ WIDEST = 30.0  # percent
 
 def plot_outcome(outcome: Outcome, path: Path) -> Path:
     """Three panels over the steps that no fit has seen: predicted against measured, error by tokens, errors counted."""
-    judged, calibration = outcome.worst, outcome.calibration
+    judged, calibration = outcome.judged, outcome.calibration
     title = f"{calibration.model.rpartition('/')[2]} on {calibration.gpu.removeprefix('NVIDIA ')}, steps not fitted"
     with stacked_panels(3, 1.9, title) as (figure, (times, by_tokens, counted)):
         limit = _limit(judged)

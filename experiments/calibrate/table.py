@@ -56,7 +56,7 @@ def errors_table(outcome: Outcome) -> Table:
 
 def worst_table(outcome: Outcome) -> Table:
     """The held-out steps that are furthest off."""
-    judged = outcome.worst
+    judged = outcome.judged
     order = np.argsort(-np.abs(judged.percent), kind="stable")[:WORST]
     table = Table(title="Worst held-out steps", caption="context: keys of decode rows; pairs: of prefill rows")
     for name in ("error %", "measured ms", "mode", "tokens", "padded", "rows", "context", "pairs"):

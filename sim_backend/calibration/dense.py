@@ -9,11 +9,15 @@ from sim_backend.calibration.robust import Matrix
 
 MOST_EAGER_KNOTS = 16
 STEPS_PER_KNOT = 4
+STEPS_PER_GRAPH = 3
 
 
 def graph_knots(tokens: Floats) -> Floats:
-    """Every padded size seen: each is a graph of its own."""
-    return np.unique(tokens)
+    """The padded sizes seen often enough: each is a graph of its own. One hiccup of a rare size makes no level."""
+    sizes, counts = np.unique(tokens, return_counts=True)
+    often = counts >= STEPS_PER_GRAPH
+    often[[0, -1]] = True  # nothing is known beyond the ends
+    return sizes[often]
 
 
 def eager_knots(tokens: Floats) -> Floats:

@@ -63,7 +63,8 @@ def test_run_that_is_only_judged_on_gives_the_error_in_the_file(tmp_path):
     fitted = write_run(tmp_path / "fitted")
     slower = write_run(tmp_path / "slower", seed=7)
     outcome = calibrate([fitted], [slower])
-    assert list(outcome.held_out) == [HELD_OUT, "slower"]
+    assert list(outcome.held_out) == [HELD_OUT, f"{tmp_path.name}/slower"]
+    assert len(outcome.judged.steps) == 600
     assert outcome.calibration.held_out.num_steps == 600
     assert "run slower" in outcome.calibration.origin
     assert outcome.calibration.modes == calibrate([fitted]).calibration.modes

@@ -218,3 +218,14 @@ def test_steps_measured_in_one_way_only_stay_as_they_are():
     levelled, factors = at_loop_level(loop)
     assert factors == {}
     assert (levelled.device_ns == loop.device_ns).all()
+
+
+def test_one_slow_step_of_a_rare_graph_makes_no_level_of_its_own():
+    steps = steps_of(DECODE, GraphMode.DECODE)
+    tokens = steps.features["num_padded_tokens"]
+    rare = np.where(tokens == 8, np.where(np.cumsum(tokens == 8) == 1, 8, 32), tokens)  # one step of 8 is left
+    features = {**steps.features, "num_padded_tokens": rare}
+    slow = np.where(rare == 8, 20 * steps.device_ns, steps.device_ns)
+    fitted = fit_terms(replace(steps, features=features), slow, GraphMode.DECODE)
+    assert [size for size, _ in fitted.dense_knots_ms] == [1, 32]
+    assert all(ms < 10 for _, ms in fitted.dense_knots_ms)
