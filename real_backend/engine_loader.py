@@ -205,16 +205,15 @@ def _runner(
         seed=options.seed,
     )
     if model.device.type == "cuda":
-        warm_up(executor, buffers, block_size=block_size)
+        warm_up(executor, buffers)
     graphs = None
     if sizes != NO_GRAPHS:
-        graphs = capture_graphs(executor, buffers, sizes, max_model_len=max_model_len, block_size=block_size)
+        graphs = capture_graphs(executor, buffers, sizes, max_model_len=max_model_len)
     return ModelRunner(
         executor,
         buffers,
         states,
         make_timer(model.device),
-        block_size=block_size,
         capture_sizes=sizes,
         graphs=graphs,
     )

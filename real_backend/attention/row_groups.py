@@ -46,8 +46,8 @@ def prefill_rows(meta: AttentionMetadata) -> RowGroup | None:
     cu_seqlens_q, cu_seqlens_k = meta.cu_seqlens_q[first:], meta.cu_seqlens_k[first:]
     return RowGroup(
         first_token=meta.num_decode_tokens,
-        cu_seqlens_q=cu_seqlens_q - meta.num_decode_tokens,
-        cu_seqlens_k=cu_seqlens_k - cu_seqlens_k[:1],
+        cu_seqlens_q=cu_seqlens_q - first if first else cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k - cu_seqlens_k[:1] if first else cu_seqlens_k,
         seqused_k=meta.seqused_k[first:],
         block_table=meta.block_table[first:],
         max_seqlen_q=meta.max_seqlen_q,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
+from torch.nn import functional
 
 from real_backend.kernels.base import QkvStore
 
@@ -70,28 +71,32 @@ def _norm_rope_heads(
 def _norm_rope_store_kernel(
     qkv_ptr: tl.tensor, positions_ptr: tl.tensor, slots_ptr: tl.tensor, cos_sin_ptr: tl.tensor, q_norm_ptr: tl.tensor,
     k_norm_ptr: tl.tensor, k_cache_ptr: tl.tensor, v_cache_ptr: tl.tensor, eps: tl.tensor,
-    NORMALISE: tl.constexpr, NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_BLOCK: tl.constexpr,
-    HALF: tl.constexpr, HALF_BLOCK: tl.constexpr,
+    NORMALISE: tl.constexpr, NUM_HEADS: tl.constexpr, HEADS_BLOCK: tl.constexpr, NUM_KV_HEADS: tl.constexpr,
+    KV_HEADS_BLOCK: tl.constexpr, HALF: tl.constexpr, HALF_BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
-    """One program for a token's k and v head and the GROUP q heads that share them; a head is two halves to rotate."""
-    token = (tl.program_id(0) // NUM_KV_HEADS).to(tl.int64)
-    kv_head = tl.program_id(0) % NUM_KV_HEADS
+    """One program a token: all its q heads, then its k and v heads; a head is two halves to rotate."""
+    token = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, HALF_BLOCK)[None, :]
     inside = dims < HALF
     rotation = cos_sin_ptr + tl.load(positions_ptr + token) * (2 * HALF) + dims
-    token_ptr = qkv_ptr + token * ((GROUP + 2) * NUM_KV_HEADS * 2 * HALF)
-    heads = tl.arange(0, GROUP_BLOCK)[:, None]
-    q = token_ptr + (kv_head * GROUP + heads) * (2 * HALF) + dims
-    q_mask = (heads < GROUP) & inside
-    _norm_rope_heads(q, q, q_mask, q_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
+    token_ptr = qkv_ptr + token * ((NUM_HEADS + 2 * NUM_KV_HEADS) * 2 * HALF) + dims
+    heads = tl.arange(0, HEADS_BLOCK)[:, None]
+    q = token_ptr + heads * (2 * HALF)
+    _norm_rope_heads(q, q, (heads < NUM_HEADS) & inside, q_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
     slot = tl.load(slots_ptr + token)
     if slot >= 0:
-        k = token_ptr + (NUM_KV_HEADS * GROUP + kv_head) * (2 * HALF) + dims
-        place = (slot * NUM_KV_HEADS + kv_head) * (2 * HALF) + dims
-        _norm_rope_heads(k, k_cache_ptr + place, inside, k_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
-        first, second = _load_halves(k + NUM_KV_HEADS * 2 * HALF, inside, HALF)
-        tl.store(v_cache_ptr + place, first, mask=inside)
-        tl.store(v_cache_ptr + place + HALF, second, mask=inside)
+        kv_heads = tl.arange(0, KV_HEADS_BLOCK)[:, None]
+        mask = (kv_heads < NUM_KV_HEADS) & inside
+        k = token_ptr + (NUM_HEADS + kv_heads) * (2 * HALF)
+        place = (slot * NUM_KV_HEADS + kv_heads) * (2 * HALF) + dims
+        _norm_rope_heads(k, k_cache_ptr + place, mask, k_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
+        first, second = _load_halves(k + NUM_KV_HEADS * 2 * HALF, mask, HALF)
+        tl.store(v_cache_ptr + place, first, mask=mask)
+        tl.store(v_cache_ptr + place + HALF, second, mask=mask)
+
+
+# From here on the product is long enough to hide the residual's traffic: 1 to 5 % less for both together (H200).
+_ADD_IN_PRODUCT_FROM = 2048
 
 
 class TritonKernels:
@@ -102,8 +107,17 @@ class TritonKernels:
         _launch_norm(x, None, weight, out, eps)
         return out
 
-    def add_rms_norm(self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> None:
-        _launch_norm(x, residual, weight, x, eps)
+    def linear_add_norm(
+        self, x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor, norm: torch.Tensor, eps: float
+    ) -> torch.Tensor:
+        if len(x) >= _ADD_IN_PRODUCT_FROM and x.dtype != residual.dtype:
+            torch.addmm(residual, x, weight.T, out_dtype=residual.dtype, out=residual)
+            out = torch.empty_like(residual, dtype=x.dtype)
+            _launch_norm(residual, None, norm, out, eps)
+            return out
+        hidden = functional.linear(x, weight)
+        _launch_norm(hidden, residual, norm, hidden, eps)
+        return hidden
 
     def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
         num_tokens, width = gate_up.shape[0], gate_up.shape[1] // 2
@@ -118,10 +132,10 @@ class TritonKernels:
         self, qkv: torch.Tensor, positions: torch.Tensor, slot_mapping: torch.Tensor, store: QkvStore
     ) -> None:
         num_kv_heads, head_dim = store.k_cache.shape[2:]
-        group = qkv.shape[1] // (num_kv_heads * head_dim) - 2
+        num_heads = qkv.shape[1] // head_dim - 2 * num_kv_heads
         if len(qkv) == 0:
             return
-        _norm_rope_store_kernel[(len(qkv) * num_kv_heads,)](
+        _norm_rope_store_kernel[(len(qkv),)](
             qkv,
             positions,
             slot_mapping,
@@ -132,12 +146,13 @@ class TritonKernels:
             store.v_cache,
             store.eps,
             NORMALISE=store.q_norm is not None,
+            NUM_HEADS=num_heads,
+            HEADS_BLOCK=triton.next_power_of_2(num_heads),
             NUM_KV_HEADS=num_kv_heads,
-            GROUP=group,
-            GROUP_BLOCK=triton.next_power_of_2(group),
+            KV_HEADS_BLOCK=triton.next_power_of_2(num_kv_heads),
             HALF=head_dim // 2,
             HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
-            num_warps=1,
+            num_warps=4,
         )
 
 
