@@ -206,14 +206,14 @@ def _runner(
     )
     if model.device.type == "cuda":
         warm_up(executor, buffers)
-    graphs = None
+    timer, graphs = make_timer(model.device), None
     if sizes != NO_GRAPHS:
-        graphs = capture_graphs(executor, buffers, sizes, max_model_len=max_model_len)
+        graphs = capture_graphs(executor, buffers, timer, sizes, max_model_len=max_model_len)
     return ModelRunner(
         executor,
         buffers,
         states,
-        make_timer(model.device),
+        timer,
         capture_sizes=sizes,
         graphs=graphs,
     )

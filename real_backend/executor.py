@@ -24,6 +24,7 @@ class StepShape:
     max_seqlen_q: int
     max_seqlen_k: int
     mixed_graph: bool = False
+    captured: bool = False
 
     @classmethod
     def of_batch(cls, batch: FlatBatch) -> StepShape:
@@ -46,6 +47,7 @@ class StepShape:
             max_seqlen_q=size if mixed else 1,
             max_seqlen_k=max_model_len,
             mixed_graph=mixed,
+            captured=True,
         )
 
 
@@ -89,6 +91,7 @@ class Executor:
             max_seqlen_q=shape.max_seqlen_q,
             max_seqlen_k=shape.max_seqlen_k,
             mixed_graph=shape.mixed_graph,
+            captured=shape.captured,
         )
 
 

@@ -68,8 +68,6 @@ class ModelRunner:
             sampling = self._states.sampling.rows(slots[plan.samples], lengths)
             choice = dispatch(plan.num_tokens, plan.num_rows, self.capture_sizes)
             self._buffers.fill(batch, sampling, choice)
-            self._timer.start()
-            self._buffers.upload()
             self._launch(batch, sampling, choice)
             self._timer.stop()
         self._in_flight = _InFlight(plan=plan, slots=slots[plan.samples], lengths=lengths)
@@ -100,6 +98,8 @@ class ModelRunner:
 
     def _hidden(self, batch: FlatBatch, choice: Dispatch, num_samples: int) -> torch.Tensor:
         if choice.mode is GraphMode.EAGER or self._graphs is None:
+            self._timer.start()
+            self._buffers.upload()
             return self._executor.forward(StepShape.of_batch(batch), num_samples)
         return self._executor.select(self._graphs.replay(choice), num_samples)
 

@@ -13,6 +13,7 @@ from real_backend.model import Qwen3Model
 from real_backend.runner import sampling_tensors
 from real_backend.sampler import sample
 from real_backend.sampling_table import SamplingRows
+from real_backend.timer import DeviceTimer
 from sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 
 
@@ -27,8 +28,13 @@ def run_largest_step(model: Qwen3Model, attention: AttentionBackend, capacity: C
 
 
 @torch.inference_mode()
-def capture_graphs(executor: Executor, buffers: StepBuffers, sizes: CaptureSizes, *, max_model_len: int) -> StepGraphs:
-    """One graph per capture size; needs the KV cache that the engine will run with."""
+def capture_graphs(
+    executor: Executor, buffers: StepBuffers, timer: DeviceTimer, sizes: CaptureSizes, *, max_model_len: int
+) -> StepGraphs:
+    """One graph per capture size; needs the KV cache that the engine will run with.
+
+    A graph also starts the timer and copies the step's inputs to the device, which saves the host two calls.
+    """
     capacity = buffers.capacity
 
     def step_of(choice: Dispatch) -> FlatBatch:
@@ -39,9 +45,10 @@ def capture_graphs(executor: Executor, buffers: StepBuffers, sizes: CaptureSizes
     def prepare(choice: Dispatch) -> None:
         batch = step_of(choice)
         buffers.fill(batch, SamplingRows.dummy(batch.num_rows, truncated=False), choice)
-        buffers.upload()
 
     def forward(choice: Dispatch) -> torch.Tensor:
+        timer.start()
+        buffers.upload()
         return executor.forward(StepShape.of_graph(choice, max_rows=capacity.max_rows, max_model_len=max_model_len))
 
     return StepGraphs(prepare, forward, sizes)
