@@ -51,11 +51,7 @@ def replay(
     workload: Workload | None = None,
     num_blocks: int | None = None,
 ) -> Simulated:
-    """The unmodified simulator on the recorded intervals and sampled ids, unless others are given.
-
-    Raises:
-        ConfigError: the recorded intervals are no run's.
-    """
+    """The unmodified simulator on the recorded intervals and sampled ids, unless others are given."""
     return simulate_again(
         run,
         _clock(run, recorded_intervals(run) if intervals is None else intervals),
@@ -98,10 +94,7 @@ def check_log(run: RecordedRun) -> Columns | None:
 def _clock(run: RecordedRun, intervals: Intervals) -> ReplayCostModel:
     requests = run.record.requests
     wakes = [time for name in ("sent_ns", "finish_ns") for time in requests[name] if time is not None]
-    try:
-        return ReplayCostModel(intervals, wakes)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"holds no possible run: {error}", file=run.folder / "steps.parquet") from error
+    return ReplayCostModel(intervals, wakes)
 
 
 def _tokens(run: RecordedRun, token_ids: Sequence[int] | Ints | None) -> RecordedTokens | None:

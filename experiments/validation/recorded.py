@@ -18,10 +18,16 @@ from experiments.plots.run_folder import is_run_folder, read_run_folder
 from experiments.store import CONFIG, MANIFEST, RESULT
 from experiments.validation.files import read_json, read_table
 from experiments.workloads import Workload, input_files
-from sched_core.dispatch import CaptureSizes
+from sched_core.dispatch import CaptureSizes, GraphMode
 from sched_core.record import STEP_COLUMNS, Columns, RunRecord
+from sim_backend.replay import ReplayCostModel
 
 DECISIONS = "decisions.parquet"
+REQUEST_COLUMNS = (
+    *("request_id", "prompt_len", "arrival_ns", "sent_ns", "first_scheduled_ns", "first_token_ns", "last_token_ns"),
+    *("finish_ns", "output_len", "num_cached_tokens", "finish_reason", "refusal"),
+)
+"""What is read of requests.parquet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +65,7 @@ def read_recorded_run(folder: Path, overrides: Sequence[Override] = ()) -> Recor
     experiment = _experiment(folder, overrides)
     result, manifest = read_json(folder / RESULT), read_json(folder / MANIFEST)
     record = read_run_folder(folder).record
-    _require_columns(record.steps, STEP_COLUMNS, folder / "steps.parquet")
-    _require_columns(record.tokens, ("request_id", "time_ns"), folder / "tokens.parquet")
-    _require_columns(record.requests, ("request_id", "refusal", "finish_reason"), folder / "requests.parquet")
-    if not len(record.steps["step_id"]):
-        raise ConfigError("holds no step; there is nothing to validate", file=folder / "steps.parquet")
+    _check_record(record, folder)
     with experiment.blamed():
         _check_inputs(experiment, manifest)
         workload = build_requests(experiment)
@@ -93,13 +95,28 @@ def _experiment(folder: Path, overrides: Sequence[Override]) -> Experiment:
     return experiment
 
 
+def _check_record(record: RunRecord, folder: Path) -> None:
+    _require_columns(record.tokens, ("request_id", "time_ns"), folder / "tokens.parquet")
+    _require_columns(record.requests, REQUEST_COLUMNS, folder / "requests.parquet")
+    path = folder / "steps.parquet"
+    _require_columns(record.steps, STEP_COLUMNS, path)
+    steps = record.steps
+    if not len(steps["step_id"]):
+        raise ConfigError("holds no step; there is nothing to validate", file=path)
+    try:
+        ReplayCostModel(list(zip(steps["start_ns"], steps["end_ns"], strict=True)))
+        list(map(GraphMode, steps["graph_mode"]))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"holds no possible run: {error}; run the experiment again", file=path) from error
+
+
 def _check_inputs(experiment: Experiment, manifest: Mapping[str, Any]) -> None:
     known = manifest.get("inputs") or {}
     for number, path in enumerate(input_files(experiment.config.workload, experiment.base_dir)):
         recorded = known.get(f"workload.{number}")
-        if recorded is not None and digest(path, "workload.path") != recorded:
-            message = f"{path} is not the file of the run (its digest differs); give that one with --set"
-            raise ConfigError(message, key="workload.path")
+        if recorded is not None and digest(path, "workload") != recorded:
+            message = f"{path} is not the file that the run read (its digest differs); name that one with --set"
+            raise ConfigError(message, key="workload")
 
 
 def _decisions(folder: Path) -> Columns | None:

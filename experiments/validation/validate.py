@@ -21,7 +21,7 @@ from sim_backend.calibration.cost_model import CalibrationRangeError, Calibratio
 
 Progress = Callable[[int, int], None]
 SCHEMA_VERSION = 1
-NO_LOG = "not checked: the run kept no decisions; run it with --decisions"
+NO_LOG = "not checked: the run kept no decisions; run it with --decisions (a sweep: --set record.decisions=true)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
