@@ -88,7 +88,7 @@ def _validate_folder(
         outcome = validate_folder(folder, source, out, overrides, bar.update)
     if outcome.points:
         _print(point_table(outcome))
-        typer.echo(f"{len(outcome.points)} points validated; summary in {out / SUMMARY}")
+        typer.echo(f"{len(outcome.points)} of {outcome.num_real} real runs validated; summary in {out / SUMMARY}")
     if outcome.num_simulated:
         typer.echo(f"{outcome.num_simulated} simulated runs left out")
     for point, error in outcome.failed:

@@ -18,6 +18,7 @@ from sched_core.record import RunRecord
 LATENCIES = ("ttft", "tpot", "itl")
 MARKED = ((50, "o"), (90, "s"), (99, "^"))
 LOG_FROM_TAIL = 5  # p99.9 over the median
+FURTHEST_OVER_TAIL = 2  # a single outlier must not press everything else to the left
 PANEL_HEIGHT = 1.45
 
 
@@ -74,7 +75,8 @@ def _scale(ax: Any, name: str, samples: list[Floats]) -> None:
         ax.set_xlim(pooled.min() / 1.15, pooled.max() * 1.15)
         plain_numbers(ax.xaxis)
     else:
-        ax.set_xlim(left=0, right=max(float(pooled.max()) * 1.03, 1e-3))
+        furthest = min(float(pooled.max()), FURTHEST_OVER_TAIL * float(tail))
+        ax.set_xlim(left=0, right=max(furthest * 1.03, 1e-3))
 
 
 def _curve(ax: Any, samples: Floats, colour: Any, label: str = "", linewidth: float = 1.2) -> None:

@@ -12,7 +12,7 @@ from experiments.plots.style import MARKERS, OKABE_ITO, colours, save, stacked_p
 
 Errors = Mapping[str, float | None]
 ROW_HEIGHT = 0.19
-SYMMETRIC_FROM = 100.0  # percent; beyond it the axis is logarithmic
+LONGEST_LABEL = 30
 
 
 def plot_error_split(totals: Errors, parts: Mapping[str, Errors], title: str, path: Path) -> Path:
@@ -52,17 +52,14 @@ def plot_point_errors(points: Mapping[str, Errors], names: Sequence[str], title:
 
 
 def _label_rows(ax: Any, labels: Sequence[str], xlabel: str) -> None:
-    ax.set_yticks(np.arange(len(labels)), labels)
+    short = [label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 3]}..." for label in labels]
+    ax.set_yticks(np.arange(len(labels)), short)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.axvline(0, color="#000000", linewidth=0.7)
     ax.grid(visible=False, axis="y")
     ax.set_xlabel(xlabel)
     low, high = ax.get_xlim()
-    if max(-low, high) > SYMMETRIC_FROM:
-        ax.set_xscale("symlog", linthresh=SYMMETRIC_FROM / 10)
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    else:
-        ax.set_xlim(min(low, -1.0), max(high, 1.0))
+    ax.set_xlim(min(low, -1.0), max(high, 1.0))
 
 
 def _legend(figure: Any, ax: Any, title: str) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from experiments.parquet import DECISION_COLUMNS
-from sched_core.plan import StepPlan
+from sched_core.plan import Ints, StepPlan
 from sched_core.record import Columns
 
 COLUMNS = ("step_id", *DECISION_COLUMNS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Difference:
     """The first plan in which two logs differ, and the first column there; None where a log has no such plan."""
 
@@ -34,7 +34,7 @@ def decision_columns(plans: Iterable[StepPlan]) -> Columns:
     kept = list(plans)
     columns: Columns = {"step_id": [plan.step_id for plan in kept]}
     for name in DECISION_COLUMNS:
-        columns[name] = [np.asarray(getattr(plan, name), dtype=np.int64).tolist() for plan in kept]
+        columns[name] = [np.asarray(getattr(plan, name), dtype=np.int64) for plan in kept]
     return columns
 
 
@@ -62,19 +62,18 @@ def first_difference(real: Columns, simulated: Columns) -> Difference | None:
         return None
     step = min(len(ours), len(theirs))
     values = [log["step_id"][step] if step < len(log["step_id"]) else None for log in (real, simulated)]
-    return Difference(step=step, column="step_id", real=values[0], simulated=values[1])
+    return Difference(step, "step_id", *values)
 
 
 def _difference(step: int, real: Columns, simulated: Columns) -> Difference:
-    column = next(name for name in COLUMNS if real[name][step] != simulated[name][step])
-    return Difference(step=step, column=column, real=real[column][step], simulated=simulated[column][step])
+    column = next(name for name in COLUMNS if not np.array_equal(real[name][step], simulated[name][step]))
+    values = (np.asarray(log[column][step]).tolist() for log in (real, simulated))
+    return Difference(step, column, *values)
 
 
-def _encode_plan(step_id: int, lists: Sequence[Sequence[int]]) -> bytes:
-    numbers = [step_id]
-    for values in lists:
-        numbers += [len(values), *values]
-    return np.array(numbers, dtype="<i8").tobytes()
+def _encode_plan(step_id: int, lists: Sequence[Ints]) -> bytes:
+    parts = [[step_id], *(part for values in lists for part in ([len(values)], values))]
+    return np.concatenate(parts).astype("<i8").tobytes()
 
 
 def _short(value: Any, most: int = 8) -> str:

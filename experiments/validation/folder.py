@@ -9,6 +9,7 @@ from typing import Any
 
 from experiments.errors import ConfigError
 from experiments.overrides import Override
+from experiments.plots.describe import value_label
 from experiments.plots.errors import plot_point_errors
 from experiments.plots.run_folder import read_config
 from experiments.store import CONFIG
@@ -22,7 +23,8 @@ from experiments.validation.write import write_validation
 SUMMARY, PICTURE = "validation.csv", "validation.png"
 SHOWN = ("output_throughput", "p99_ttft_ms", "p99_tpot_ms", "p99_itl_ms")
 """The figures that the picture and the table on the screen show."""
-NOT_KEYS = ("name", "record")
+NOT_KEYS = ("name", "model.path", "record.decisions")
+"""Keys that tell no two points apart."""
 
 Progress = Callable[[int, int], None]
 
@@ -47,6 +49,7 @@ class FolderOutcome:
 
     points: list[PointResult] = field(default_factory=list)
     failed: list[tuple[Path, str]] = field(default_factory=list)
+    num_real: int = 0
     num_simulated: int = 0
 
     @property
@@ -77,7 +80,7 @@ def validate_folder(
     if not real:
         what = "holds simulated runs only" if found else "holds no run"
         raise ConfigError(f"{what}; give a folder of `twinserve run --backend real --decisions`", file=folder)
-    outcome = FolderOutcome(num_simulated=len(found) - len(real))
+    outcome = FolderOutcome(num_real=len(real), num_simulated=len(found) - len(real))
     for done, run in enumerate(real, start=1):
         _add(outcome, run, source, out, overrides)
         if on_progress is not None:
@@ -118,7 +121,7 @@ def _point(validation: Validation) -> PointResult:
     return PointResult(
         name=validation.run.config.name,
         run_id=validation.run.run_id,
-        settings=_flat({key: value for key, value in config.items() if key not in NOT_KEYS}),
+        settings={key: value for key, value in _flat(config).items() if key not in NOT_KEYS},
         parity="not checked" if parity is None else "equal" if parity.equal else "differs",
         failure=validation.failure,
         mean_abs_error_percent=validation.mean_abs_error_percent,
@@ -142,7 +145,7 @@ def _flat(data: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _label(point: PointResult, keys: Sequence[str], names: Sequence[str]) -> str:
-    values = ", ".join(str(point.settings.get(key)) for key in keys)
+    values = ", ".join(value_label(key, point.settings.get(key)) for key in keys)
     return f"{point.name} {values or point.run_id}" if len(set(names)) > 1 else values or point.run_id
 
 

@@ -58,6 +58,7 @@ def replay(
         token_source=_tokens(run, token_ids),
         workload=workload,
         num_blocks=num_blocks,
+        keep_plans=True,
     )
 
 

@@ -16,7 +16,7 @@ from experiments.overrides import Override
 from experiments.parquet import DECISION_COLUMNS
 from experiments.plots.run_folder import is_run_folder, read_run_folder
 from experiments.store import CONFIG, MANIFEST, RESULT
-from experiments.validation.files import read_json, read_table
+from experiments.validation.files import read_json, read_lists
 from experiments.workloads import Workload, input_files
 from sched_core.dispatch import CaptureSizes, GraphMode
 from sched_core.record import STEP_COLUMNS, Columns, RunRecord
@@ -121,11 +121,7 @@ def _check_inputs(experiment: Experiment, manifest: Mapping[str, Any]) -> None:
 
 def _decisions(folder: Path) -> Columns | None:
     path = folder / DECISIONS
-    if not path.is_file():
-        return None
-    columns = read_table(path)
-    _require_columns(columns, ("step_id", *DECISION_COLUMNS), path)
-    return columns
+    return read_lists(path, DECISION_COLUMNS) if path.is_file() else None
 
 
 def _require_columns(columns: Columns, names: Sequence[str], path: Path) -> None:

@@ -15,7 +15,7 @@ from sim_backend.driver import TokenSource, simulate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What happened, with every plan; ``error`` says why it stopped early, else None."""
+    """What happened; ``error`` says why it stopped early, else None."""
 
     record: RunRecord
     error: str | None = None
@@ -28,14 +28,16 @@ def simulate_again(
     token_source: TokenSource | None = None,
     workload: Workload | None = None,
     num_blocks: int | None = None,
+    keep_plans: bool = False,
 ) -> Simulated:
     """Simulate ``run``, or another ``workload`` or pool in its place.
 
     As in the real engine, policies have no step-time estimator. Ids are made up without a ``token_source``.
+    ``keep_plans`` keeps the decision log.
     """
     config, workload = run.config.engine, workload or run.workload
     engine = EngineCore(scheduler_config(config, num_blocks or run.num_blocks), engine_policies(config, None))
-    recorder = Recorder(keep_plans=True)
+    recorder = Recorder(keep_plans=keep_plans)
     try:
         record = simulate(
             engine,

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from experiments.errors import ConfigError, RunError
+from experiments.identity import code_digest
 from experiments.validation.controls import Control, run_controls
 from experiments.validation.cost_source import CostSource
 from experiments.validation.figures import RATES
@@ -21,6 +22,8 @@ from sim_backend.calibration.cost_model import CalibrationRangeError, Calibratio
 
 Progress = Callable[[int, int], None]
 SCHEMA_VERSION = 1
+OTHER_CODE = "the run was made by other code than this; if the scheduler has changed since, run it again"
+UNTIMED = "no device was timed: the host gap counts as step time"
 NO_LOG = "not checked: the run kept no decisions; run it with --decisions (a sweep: --set record.decisions=true)"
 
 
@@ -100,7 +103,9 @@ def validate_run(run: RecordedRun, source: CostSource, on_progress: Progress | N
         simulated = _free_running(run, source)
     tell(2, 2)
     measured = measured_times(run)
-    notes = [*source.misfits(run), *(str(warning.message) for warning in caught)]
+    other_code = [OTHER_CODE] if parity is not None and not parity.equal and _is_of_other_code(run) else []
+    untimed = [] if run.device_timed else [UNTIMED]
+    notes = [*other_code, *source.misfits(run), *untimed, *(str(warning.message) for warning in caught)]
     return Validation(
         run=run,
         cost_model=source.name(run),
@@ -121,6 +126,10 @@ def _compare_decisions(run: RecordedRun) -> tuple[Parity | None, tuple[Control, 
         return None, ()
     parity = check_parity(run, log)
     return parity, run_controls(run, log) if parity.equal else ()
+
+
+def _is_of_other_code(run: RecordedRun) -> bool:
+    return run.manifest.get("code") != code_digest("real")
 
 
 def _predicted(run: RecordedRun, source: CostSource) -> StepTimes:

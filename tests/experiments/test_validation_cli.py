@@ -82,9 +82,11 @@ def test_other_decisions_are_named_and_fail(twinserve, copied):
     change_column(
         copied / "decisions.parquet", "num_new", lambda rows: [*rows[:7], [value + 1 for value in rows[7]], *rows[8:]]
     )
+    edit(copied / "manifest.json", code="older")
     answer = twinserve("validate", copied)
     assert answer.code == 1
-    assert "the replay decides otherwise: step 7, num_new: real [" in answer.line
+    assert "the run was made by other code than this" in answer.err
+    assert "the replay decides otherwise: step 7, num_new: real [" in answer.err
     assert (copied / "validation" / "linear" / "validation.json").exists()
 
 
@@ -223,6 +225,7 @@ def test_a_folder_of_runs_is_one_table_row_each(twinserve, sweep_folder, tmp_pat
     assert float(first["p99_ttft_ms_error_percent"]) == single["figures"]["p99_ttft_ms"]["error_percent"]
     sizes = [abs(float(row["output_throughput_error_percent"])) for row in (first, second)]
     assert f"{np.mean(sizes):.1f}" in answer.out
+    assert "running requests allowed 3 │ not checked" in answer.out
     assert (tmp_path / "validation.png").exists()
 
 
@@ -235,7 +238,7 @@ def test_points_that_cannot_be_validated_are_named_and_the_others_go_on(twinserv
     answer = twinserve("validate", folder)
     assert answer.code == 1
     assert answer.line.startswith(f"failed: {folder / 'first' / 'steps.parquet'}: cannot be read")
-    assert "1 points validated" in answer.out
+    assert "1 of 2 real runs validated" in answer.out
     assert "1 simulated runs left out" in answer.out
 
 
@@ -245,7 +248,7 @@ def test_a_point_that_decides_otherwise_fails_the_folder(twinserve, sweep_folder
     answer = twinserve("validate", folder, "--out", tmp_path / "out")
     assert answer.code == 1
     assert answer.line.startswith(f"failed: {folder / 'first'}: the replay decides otherwise: step 0, preempted")
-    assert "2 points validated" in answer.out
+    assert "2 of 2 real runs validated" in answer.out
 
 
 def test_a_folder_without_runs_is_one_line(twinserve, tmp_path):

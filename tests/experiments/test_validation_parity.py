@@ -69,7 +69,7 @@ def test_one_number_more_in_any_column_is_found_where_it_is(log, name):
     changed[name][5] = [*changed[name][5], 3]
     difference = first_difference(log, changed)
     assert (difference.step, difference.column) == (5, name)
-    assert difference.real == log[name][5]
+    assert difference.real == list(log[name][5])
 
 
 def test_a_log_that_ends_early_differs_where_it_ends(log):
