@@ -20,6 +20,7 @@ from sched_core.dispatch import CaptureSizes
 from sched_core.errors import StuckError
 from sched_core.features import StepFeatures
 from sched_core.invariants import InvariantError
+from sched_core.policies.interfaces import StepTimeEstimator
 from sched_core.policies.registry import Policies, build_policies
 from sched_core.record import Recorder, RunRecord
 from sim_backend.calibration.cost_model import CalibrationRangeError, CalibrationRangeWarning
@@ -96,8 +97,8 @@ def build_simulation(experiment: Experiment) -> Simulation:
         raise ConfigError(str(error), key="sim.cost_model") from error
     blocks = _simulated_blocks(experiment, source)
     return Simulation(
-        scheduler=_scheduler_config(config.engine, blocks.count),
-        policies=_policies(config.engine, None if source.kind == "replay" else _Estimator(cost_model)),
+        scheduler=scheduler_config(config.engine, blocks.count),
+        policies=engine_policies(config.engine, None if source.kind == "replay" else _Estimator(cost_model)),
         cost_model=cost_model,
         capture_sizes=simulated_capture_sizes(config, experiment.base_dir),
         blocks=blocks,
@@ -114,7 +115,7 @@ def check_real(experiment: Experiment) -> None:
     if model.path is None and model.load_format != "dummy":
         message = "is missing; give a model folder, or model.load_format: dummy for random weights"
         raise ConfigError(message, key="model.path")
-    _policies(experiment.config.engine, None)
+    engine_policies(experiment.config.engine, None)
 
 
 def run_backend(experiment: Experiment, workload: Workload, *, check: bool, on_progress: Progress | None) -> BackendRun:
@@ -164,7 +165,7 @@ def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progre
             model=config.model.model_dump() | {"path": _model_folder(experiment)},
             scheduler=config.engine.scheduler_fields(),
             options=_engine_options(config),
-            policies=_policies(config.engine, None),
+            policies=engine_policies(config.engine, None),
             traffic=workload.traffic(),
             recorder=_recorder(experiment),
             output_lens=workload.output_lens,
@@ -210,7 +211,8 @@ def _recorder(experiment: Experiment) -> Recorder:
     return Recorder(keep_plans=experiment.config.record.decisions)
 
 
-def _scheduler_config(engine: EngineSection, num_blocks: int) -> SchedulerConfig:
+def scheduler_config(engine: EngineSection, num_blocks: int) -> SchedulerConfig:
+    """The scheduler's settings, once the size of its pool is known."""
     fields: dict[str, Any] = engine.scheduler_fields()
     return SchedulerConfig(num_blocks=num_blocks, **fields)
 
@@ -226,7 +228,12 @@ def _simulated_blocks(experiment: Experiment, source: CostModelConfig) -> Blocks
     return Blocks(count=known, source="measured" if source.kind == "calibration" else "derived from memory")
 
 
-def _policies(engine: EngineSection, estimator: _Estimator | None) -> Policies:
+def engine_policies(engine: EngineSection, estimator: StepTimeEstimator | None) -> Policies:
+    """The policies that ``engine`` names, fresh for one run; a real engine has no ``estimator``.
+
+    Raises:
+        ConfigError: a policy cannot be loaded or built.
+    """
     try:
         return build_policies(
             policy=engine.policy,

@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "experiments.cli_run:run",
         "sweep": "experiments.cli_sweep:sweep",
+        "validate": "experiments.cli_validate_run:validate",
         "validate-config": "experiments.cli_validate:validate_config",
         "list": "experiments.cli_list:show",
         "plot": "experiments.cli_plot:plot",

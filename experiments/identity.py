@@ -29,7 +29,7 @@ KEYS_OF_ROLES: Mapping[str, str] = MappingProxyType(
         "model": "model.name",
     }
 )
-PRESENTATION = ("cli", "plots", "report", "reproduce", "sweep", "progress", "executors", "summary")
+PRESENTATION = ("cli", "plots", "report", "reproduce", "sweep", "progress", "executors", "summary", "validation")
 """Modules of ``experiments`` that only show results; changing them changes no run."""
 
 

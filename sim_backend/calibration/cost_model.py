@@ -50,13 +50,21 @@ class CalibratedCostModel:
         for index, least, greatest in self._covered:
             if not least <= features[index] <= greatest:  # type: ignore[operator] # never the graph mode
                 self._leave_range(StepFeatures._fields[index], features[index], least, greatest)
-        mode = self._modes.get(features.graph_mode)
-        if mode is None:
-            raise CalibrationRangeError(self._no_terms(features.graph_mode))
-        return mode.step_ns(features)
+        mode = self._mode(features)
+        return max(round(mode.device_ns(features) + mode.host_gap_ns(features)), 1)
+
+    def host_gap_ns(self, features: StepFeatures) -> float:
+        """The part of ``step_ns`` in which the device is idle."""
+        return self._mode(features).host_gap_ns(features)
 
     def wake_ns(self, now: int) -> int:
         return now
+
+    def _mode(self, features: StepFeatures) -> _Mode:
+        mode = self._modes.get(features.graph_mode)
+        if mode is None:
+            raise CalibrationRangeError(self._no_terms(features.graph_mode))
+        return mode
 
     def _leave_range(self, name: str, value: object, least: int, greatest: int) -> None:
         message = f"calibration of {self._name}: {name} {value} is outside the covered {least}..{greatest}"
@@ -86,9 +94,11 @@ class _Mode:
         self._per_row = gap.per_row_us * NS_PER_US
         self._per_started = gap.per_started_us * NS_PER_US
 
-    def step_ns(self, features: StepFeatures) -> int:
+    def device_ns(self, features: StepFeatures) -> float:
         device = self._dense(features.num_padded_tokens)
         device += self._per_context * features.decode_context + self._per_pair * features.prefill_pairs
         device += self._per_sample * features.num_samples
-        host = self._gap + self._per_row * features.num_rows + self._per_started * features.num_started
-        return max(round(max(device, self._floor) + host), 1)
+        return max(device, self._floor)
+
+    def host_gap_ns(self, features: StepFeatures) -> float:
+        return self._gap + self._per_row * features.num_rows + self._per_started * features.num_started
