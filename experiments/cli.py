@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "sweep": "experiments.cli_sweep:sweep",
         "validate-config": "experiments.cli_validate:validate_config",
         "list": "experiments.cli_list:show",
+        "profile": "experiments.cli_profile:profile",
         "plot": "experiments.cli_plot:plot",
         "generate": "experiments.cli_generate:generate",
         "reproduce": "experiments.cli_reproduce:reproduce",
