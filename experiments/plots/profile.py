@@ -55,5 +55,5 @@ def _draw_host(axis: Any, steps: pd.DataFrame) -> None:
 
 def _scatter(axis: Any, x: Any, y: Any, label: str, index: int) -> None:
     if len(x):
-        look = {"color": OKABE_ITO[index], "marker": MARKERS[index], "markersize": 1.6, "alpha": 0.5}
-        axis.plot(x, y, label=label, linestyle="none", **look)
+        look = {"color": OKABE_ITO[index], "marker": MARKERS[index], "markersize": 2, "alpha": 0.5}
+        axis.plot(x, y, label=label, linestyle="none", markeredgewidth=0, **look)

@@ -7,6 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from experiments.errors import ConfigError
@@ -40,9 +41,10 @@ def read_profile(folder: Path) -> pd.DataFrame:
 
 def profile_table(steps: pd.DataFrame, manifest: Mapping[str, Any]) -> Table:
     """One row per family and graph mode: counts, and medians over the steps of device time, interval and their gap."""
-    table = Table(title=f"{manifest.get('model')} on {manifest.get('device')}: medians over the steps of each kind")
+    title = f"{manifest.get('model')} on {manifest.get('device')}: medians over the steps of each kind"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
     for name in COLUMNS:
-        table.add_column(name, justify="left" if name in ("family", "mode") else "right")
+        table.add_column(name, justify="left" if name in ("family", "mode") else "right", no_wrap=True)
     for (family, mode), group in steps.groupby(["family", "graph_mode"]):
         table.add_row(str(family), str(mode), *_cells(group))
     return table

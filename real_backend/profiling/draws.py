@@ -49,12 +49,13 @@ class Draws:
     def chunks(self, num_tokens: int, count: int) -> list[Row]:
         """``num_tokens`` of up to ``count`` prompts: some at their start, some in the middle, the last one often cut.
 
-        Takes more rows where a prompt would be too long, and none for less than MIN_CHUNK tokens.
+        Takes more rows where a prompt would be too long, and none for less than MIN_CHUNK tokens, or for requests so
+        short that some chunk might have to be.
         """
         longest = self.limits.max_context
-        count = max(min(count, num_tokens // MIN_CHUNK), -(-num_tokens // longest))
-        if num_tokens < MIN_CHUNK or longest < MIN_CHUNK:
+        if num_tokens < MIN_CHUNK or longest <= MIN_CHUNK:
             return []
+        count = max(min(count, num_tokens // MIN_CHUNK), -(-num_tokens // longest))
         lengths = self._split(num_tokens, count, longest)
         rows = [Row(self._computed_before(length), length) for length in lengths]
         return [*rows[:-1], rows[-1]._replace(samples=bool(self._rng.random() < 0.5))]

@@ -59,7 +59,7 @@ def _prefill(draws: Draws) -> Iterator[Shape]:
     """Chunk length x chunk context, and several chunks in one step."""
     limits = draws.limits
     budget = limits.max_num_batched_tokens
-    for number, length in enumerate(_doubling(16, min(budget, limits.max_context))):
+    for number, length in enumerate(_doubling(16, min(budget, limits.max_context), least=MIN_CHUNK)):
         for share in (0.0, 0.125, 0.25, 0.5, 1.0):
             row = Row(int(share * (limits.max_context - length)), length, samples=(number + int(8 * share)) % 2 == 0)
             yield draws.fitted("prefill", [row])
@@ -103,18 +103,19 @@ def _bucket_edges(draws: Draws, sizes: CaptureSizes) -> Iterator[Shape]:
 
 
 def _with_chunks(draws: Draws, family: str, num_decodes: int, num_tokens: int, num_chunks: int) -> Iterator[Shape]:
-    """A step of ``num_tokens`` in all; nothing where decodes leave no room for a chunk or rows run out."""
+    """A step of ``num_tokens`` in all, or of what the rows beside the decodes can hold; nothing if that is no chunk."""
     decodes = draws.decodes(num_decodes) if num_decodes else []
     room = draws.limits.max_num_seqs - num_decodes
-    chunks = draws.chunks(num_tokens - num_decodes, min(num_chunks, max(room, 1)))
-    if chunks and len(chunks) <= room:
+    left = min(num_tokens - num_decodes, room * draws.limits.max_context)
+    chunks = draws.chunks(left, min(num_chunks, room))
+    if chunks:
         yield draws.fitted(family, decodes + chunks)
 
 
-def _doubling(start: int, most: int, factor: int = 2) -> list[int]:
-    """``start``, ``factor * start``, ... below ``most``, and ``most``; empty where ``most`` is less than 1."""
+def _doubling(start: int, most: int, *, factor: int = 2, least: int = 1) -> list[int]:
+    """``start``, ``factor * start``, ... below ``most``, and ``most``; empty where ``most`` is less than ``least``."""
     values = []
     while start < most:
         values.append(start)
         start *= factor
-    return [*values, most] if most >= 1 else []
+    return [*values, most] if most >= least else []
