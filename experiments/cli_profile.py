@@ -32,11 +32,10 @@ def profile(
 
     Only the sections model, engine, real and the seed matter. Stopped at any moment, the same command goes on.
     """
-    from experiments.load import load_experiment
-    from experiments.profile import ProfileSettings, run_profile
+    from experiments.profile import ProfileSettings, load_profiled, run_profile
     from experiments.progress import LateProgress
 
-    experiment = load_experiment(config, read_overrides(settings, backend="real"))
+    experiment = load_profiled(config, read_overrides(settings))
     wanted = ProfileSettings(max_seconds=max_seconds, num_visits=visits, density=density)
     with LateProgress("profile", "measurements", enabled=progress) as bar:
         finished = run_profile(experiment, out, wanted, force=force, announce=typer.echo, on_progress=bar.update)

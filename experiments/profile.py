@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -14,8 +14,9 @@ from experiments.build import Progress, check_real, profiled_engine
 from experiments.errors import ConfigError, RunError
 from experiments.identity import Identity, code_digest, identify_profile
 from experiments.input_paths import map_paths
-from experiments.load import Experiment
+from experiments.load import Experiment, load_experiment
 from experiments.manifest import describe_start
+from experiments.overrides import Override
 from experiments.profile_store import PartWriter, ProfileStore
 from experiments.store import About
 
@@ -41,6 +42,16 @@ class FinishedProfile:
     folder: Path
     manifest: Mapping[str, Any]
     was_there: bool = False
+
+
+def load_profiled(name: str, overrides: Sequence[Override] = ()) -> Experiment:
+    """As ``load_experiment``, for the real engine whatever ``backend`` says, so that no simulation need be described.
+
+    Raises:
+        ConfigError: one line that names the file (or the override), the key and what would be right.
+    """
+    real = Override(key="backend", value="real", source="profile")
+    return replace(load_experiment(name, [*overrides, real]), overrides=tuple(overrides))
 
 
 def run_profile(
