@@ -75,8 +75,6 @@ def run_profile(
     store = ProfileStore(out / identity.run_id)
     if store.is_complete and not force:
         return FinishedProfile(folder=store.folder, manifest=store.manifest() or {}, was_there=True)
-    if force:
-        store.discard()
     with experiment.blamed():
         check_real(experiment)
         begun = None if force else store.manifest()
@@ -87,7 +85,7 @@ def run_profile(
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
-    """A session of measuring. ``begun`` is the manifest of the earlier session that it continues."""
+    """A session of measuring. ``begun`` is the manifest of the earlier session that it continues, None to begin anew."""
 
     experiment: Experiment
     identity: Identity
@@ -104,6 +102,8 @@ class _Job:
         ) as profile:
             manifest = self._manifest(profile)
             self._check_same_engine(manifest)
+            if self.begun is None:
+                self.store.discard()
             with self._described(manifest):
                 self._measure(profile, announce, on_progress)
             return self._finish(manifest)
@@ -128,6 +128,7 @@ class _Job:
             "num_skipped_shapes": profile.grid.num_skipped,
             "repeats": profile.max_repeats,
             "settings": asdict(self.settings),
+            **{name: self.begun[name] for name in ("started", "kv_pool") if self.begun and name in self.begun},
         }
 
     def _check_same_engine(self, manifest: Mapping[str, Any]) -> None:

@@ -24,6 +24,8 @@ from sched_core.record import Recorder
 from sched_core.spec import RequestSpec
 from sched_core.traffic import Traffic
 
+MAX_PROMPT_TOKENS = 400_000
+"""Of a run in all, about: seconds, also with many requests that could be very long."""
 OUTPUT_LEN = (16, 64)
 """Tokens; outputs are so short that they end at different times within a run of seconds."""
 
@@ -81,9 +83,11 @@ class EngineRuns:
         )
 
     def _requests(self, run: EngineRun, number: int) -> tuple[Sequence[RequestSpec], dict[int, int]]:
-        """Prompts of a 32nd to half of ``max_model_len``; no two runs or requests share a prefix."""
+        """Prompts of a 16th to the whole of half of ``max_model_len``, or of less where they would be too much work; no
+        two runs or requests share a prefix.
+        """
         rng = np.random.default_rng((self._seed, number))
-        longest = max(self._scheduler.max_model_len // 2, 1)
+        longest = max(min(self._scheduler.max_model_len // 2, 2 * MAX_PROMPT_TOKENS // run.num_requests), 1)
         prompts = rng.integers(max(longest // 16, 1), longest + 1, run.num_requests).tolist()
         outputs = rng.integers(OUTPUT_LEN[0], OUTPUT_LEN[1] + 1, run.num_requests).tolist()
         specs = [

@@ -82,13 +82,18 @@ class Profile:
         return float(np.interp(visits, tokens, seconds).sum()) if visits else 0.0
 
     def _pieces(self) -> Iterator[Piece]:
-        """Every shape once; the engine runs, whose kernels are all compiled by then; the other visits."""
+        """The engine runs come when half of the shapes were visited: by then the kernels are compiled, and a device on
+        which the time is too short for all shapes has still run them.
+        """
         count = len(self.grid.shapes)
-        for visit in range(self._num_visits):
-            order = np.random.default_rng((self._seed, visit)).permutation(count).tolist()
-            yield from (Piece(shape_id=shape_id, visit=visit) for shape_id in order)
-            if visit == 0:
-                yield from (Piece(shape_id=count + number, visit=0) for number in range(len(self._engine.runs)))
+        visits = [
+            Piece(shape_id=shape_id, visit=visit)
+            for visit in range(self._num_visits)
+            for shape_id in np.random.default_rng((self._seed, visit)).permutation(count).tolist()
+        ]
+        yield from visits[: count // 2]
+        yield from (Piece(shape_id=count + number, visit=0) for number in range(len(self._engine.runs)))
+        yield from visits[count // 2 :]
 
     def _measure(self, piece: Piece) -> list[ProfileRow]:
         number = piece.shape_id - len(self.grid.shapes)

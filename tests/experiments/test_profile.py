@@ -112,6 +112,7 @@ def test_an_interrupted_profile_goes_on_and_measures_nothing_twice(profile, tmp_
     assert set(counts.values()) == {1}
     assert len(counts) == manifest["num_shapes"] * manifest["repeats"]
     assert manifest["wall_time_s"] > begun["wall_time_s"]
+    assert (manifest["started"], manifest["kv_pool"]) == (begun["started"], begun["kv_pool"])
     assert finished.folder == folder
     assert not (folder / "parts").exists()
 
@@ -138,6 +139,15 @@ def test_a_finished_profile_is_found_and_force_measures_it_anew(profile):
     forced = profile(force=True)
     assert (forced.was_there, forced.folder) == (False, first.folder)
     assert steps_of(first.folder)["interval_ns"] != times
+
+
+def test_force_begins_an_interrupted_profile_anew(profile, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        profile(on_progress=interrupt_after(5))
+    seen = []
+    profile(force=True, on_progress=lambda done, total: seen.append(done))
+    assert seen[0] == 1
+    assert set(Counter(runner_keys(only_folder(tmp_path / "profiles"))).values()) == {1}
 
 
 def test_an_interrupted_repeat_leaves_the_finished_profile_as_it_was(profile):

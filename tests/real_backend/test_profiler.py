@@ -13,7 +13,7 @@ import torch
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.engine_loader import LoadedEngine, load_engine
 from real_backend.errors import EngineError
-from real_backend.profiling.engine_runs import EngineRun, engine_runs
+from real_backend.profiling.engine_runs import MAX_PROMPT_TOKENS, EngineRun, EngineRuns, engine_runs
 from real_backend.profiling.grid import make_grid
 from real_backend.profiling.measurement import PROFILE_COLUMNS
 from real_backend.profiling.plans import Placer
@@ -174,13 +174,26 @@ def test_engine_runs_end_with_batches_that_are_refilled(max_num_seqs: int) -> No
     assert sum(run.num_requests for run in runs) <= 5 * max_num_seqs + 200
 
 
-def test_each_piece_is_there_once_and_every_shape_comes_before_the_engine_runs(folder: Path) -> None:
+def test_engine_runs_stay_short_where_requests_may_be_very_long(folder: Path) -> None:
+    long = replace(CONFIG, max_model_len=131_072, max_num_seqs=256)
+    runs = EngineRuns(load(folder).runner, long, build_policies, seed=0)
+    for number, run in enumerate(runs.runs):
+        requests, output_lens = runs._requests(run, number)
+        lengths = [spec.num_prompt_tokens for spec in requests]
+        assert len(lengths) == len(output_lens) == run.num_requests
+        assert sum(lengths) <= 1.3 * MAX_PROMPT_TOKENS
+        assert max(lengths) <= long.max_model_len / 2
+
+
+def test_each_piece_is_there_once_and_the_engine_runs_come_before_half_of_the_shapes(folder: Path) -> None:
     profile = profile_of(load(folder), num_visits=3)
     count, num_runs = len(profile.grid.shapes), len(engine_runs(CONFIG.max_num_seqs))
     pieces = profile.pieces
     assert len(set(pieces)) == len(pieces) == 3 * count + num_runs
-    assert {piece.shape_id for piece in pieces[:count]} == set(range(count))
-    assert [piece.shape_id for piece in pieces[count : count + num_runs]] == list(range(count, count + num_runs))
+    middle = pieces[count // 2 : count // 2 + num_runs]
+    assert [piece.shape_id for piece in middle] == list(range(count, count + num_runs))
+    first_round = [piece for piece in pieces[: count + num_runs] if piece not in middle]
+    assert {piece.shape_id for piece in first_round} == set(range(count))
     orders = [[piece.shape_id for piece in pieces if piece.visit == visit] for visit in (1, 2)]
     assert sorted(orders[0]) == sorted(orders[1]) != orders[0] != orders[1]
 
