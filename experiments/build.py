@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,6 +178,37 @@ def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progre
     source = "device" if config.engine.num_gpu_blocks_override is None else BLOCKS_KEY
     blocks = Blocks(count=run.num_blocks, source=source)
     return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error)
+
+
+@contextmanager
+def profiled_engine(
+    experiment: Experiment, *, num_blocks: int | None, num_visits: int, density: float
+) -> Iterator[Any]:
+    """The real engine as a ``real_backend.profiling.profile.Profile``; ``num_blocks`` overrides the pool's size.
+
+    Raises:
+        ConfigError: something the engine needs is missing or wrong.
+        RunError: the engine failed while it was measured.
+    """
+    backend, engine_error = _real_backend()
+    config = experiment.config
+    known = {} if num_blocks is None else {"num_gpu_blocks_override": num_blocks}
+    try:
+        profile = backend.load_profile(
+            model=config.model.model_dump() | {"path": _model_folder(experiment)},
+            scheduler=config.engine.scheduler_fields(),
+            options=_engine_options(config) | known,
+            make_policies=lambda: _policies(config.engine, None),
+            seed=config.seed,
+            num_visits=num_visits,
+            density=density,
+        )
+    except engine_error as error:
+        raise ConfigError(error.message, key=error.key) from error
+    try:
+        yield profile
+    except engine_error as error:
+        raise RunError(f"{error.message}; what was measured stays", key=error.key) from error
 
 
 def _model_folder(experiment: Experiment) -> str | None:

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "validate": "experiments.cli_validate_run:validate",
         "validate-config": "experiments.cli_validate:validate_config",
         "list": "experiments.cli_list:show",
+        "profile": "experiments.cli_profile:profile",
         "plot": "experiments.cli_plot:plot",
         "generate": "experiments.cli_generate:generate",
         "reproduce": "experiments.cli_reproduce:reproduce",

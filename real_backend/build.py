@@ -1,4 +1,4 @@
-"""One experiment on the real engine: the entry that the experiment runner calls."""
+"""One experiment or one profile on the real engine: the entries that ``experiments`` calls."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from real_backend.clock import WallClock
 from real_backend.driver import RunOutcome, run_real
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.engine_loader import LoadedEngine, load_engine
+from real_backend.profiling.profile import Profile
 from sched_core.config import SchedulerConfig
 from sched_core.engine import EngineCore
 from sched_core.policies.registry import Policies
@@ -69,6 +70,28 @@ def run_experiment(
         return _run(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), EngineOptions(**options), drive)
     finally:
         _free_device()
+
+
+def load_profile(
+    *,
+    model: Mapping[str, Any],
+    scheduler: Mapping[str, Any],
+    options: Mapping[str, Any],
+    make_policies: Callable[[], Policies],
+    seed: int,
+    num_visits: int,
+    density: float,
+) -> Profile:
+    """An engine whose KV cache holds noise, ready to be profiled.
+
+    ``model``, ``scheduler`` and ``options`` are as in ``run_experiment``.
+
+    Raises:
+        EngineError: the engine could not be built.
+    """
+    wanted = EngineOptions(**{**options, "kv_cache_noise": True})
+    loaded = load_engine(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), wanted)
+    return Profile(loaded, make_policies, seed=seed, num_visits=num_visits, density=density)
 
 
 def _run(

@@ -12,6 +12,7 @@ import torch
 from real_backend.attention import AttentionBackend, AttentionShape, make_attention_backend
 from real_backend.buffers import Capacity, StepBuffers
 from real_backend.device_errors import clear_errors
+from real_backend.driver_version import driver_version
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.errors import EngineError
 from real_backend.executor import Executor, allocate_kv_caches
@@ -195,7 +196,9 @@ def _runner(
 ) -> ModelRunner:
     filler, block_size, max_model_len = scheduler.num_blocks, scheduler.block_size, scheduler.max_model_len
     buffers = StepBuffers(capacity, model.device, filler)
-    executor = Executor(model, attention, buffers, allocate_kv_caches(model, scheduler.num_blocks + 1, block_size))
+    noise_seed = options.seed if options.kv_cache_noise else None
+    kv_caches = allocate_kv_caches(model, scheduler.num_blocks + 1, block_size, noise_seed=noise_seed)
+    executor = Executor(model, attention, buffers, kv_caches)
     states = RequestStates(
         num_slots=scheduler.max_num_seqs,
         max_model_len=max_model_len,
@@ -223,6 +226,7 @@ def _facts(model: Qwen3Model, attention: AttentionBackend, pool: KVPoolSize, siz
     on_gpu = model.device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(model.device) if on_gpu else "cpu",
+        "driver": driver_version() if on_gpu else None,
         "cuda": torch.version.cuda if on_gpu else None,
         "torch": torch.__version__,
         "model": model.config.name,
