@@ -29,8 +29,8 @@ KEYS_OF_ROLES: Mapping[str, str] = MappingProxyType(
         "model": "model.name",
     }
 )
-PRESENTATION = ("cli", "plots", "report", "reproduce", "sweep", "progress", "executors", "summary")
-"""Modules of ``experiments`` that only show results; changing them changes no run."""
+PRESENTATION = ("cli", "plots", "report", "reproduce", "bench", "sweep", "progress", "executors", "summary")
+"""Modules of ``experiments`` that only show or compare results; changing them changes no run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,12 @@ class Executor:
         """[S, vocab] in the model's type."""
         return self._model.logits(hidden_rows)
 
+    def randomise_kv_cache(self) -> None:
+        """Standard normal keys and values in every page: what timing without requests attends to."""
+        for keys, values in self._kv_caches:
+            keys.normal_()
+            values.normal_()
+
     def _metadata(self, shape: StepShape) -> AttentionMetadata:
         fields, rows = self._buffers.device, shape.num_rows
         return AttentionMetadata(

@@ -1,0 +1,108 @@
+"""The benchmark's tables: every row beside its limit and published figures, and steps taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from experiments.bench.published import ENGINES
+from experiments.bench.report import BenchReport, Figures, Row, StepParts
+
+PART_TITLES = {
+    "gemm": "GEMM",
+    "attention": "attention",
+    "pointwise": "pointwise",
+    "head": "head",
+    "sampling": "sampling",
+    "other": "other",
+}
+MISSING = "-"
+
+
+def peaks_line(report: BenchReport) -> str:
+    """Device, model and what was measured of them, in one line."""
+    what = f"{report.device['name']}, {report.model['name']}"
+    backend = report.engine.get("attention_backend")
+    what += f", attention {backend}" if backend else ""
+    if report.peaks is None:
+        return f"{what}; peaks, launches and kernels are measured on CUDA devices only"
+    peaks = report.peaks
+    return (
+        f"{what}; matmul {peaks['matmul_tflops']:.0f} TFLOP/s, copy {peaks['copy_tbps']:.2f} TB/s, "
+        f"eager launch {peaks['launch_us']:.1f} us, node of a graph {peaks['graph_node_us']:.2f} us"
+    )
+
+
+def rows_table(rows: Sequence[Row]) -> Table:
+    """One line per row; published engines have a column when one of them has a figure."""
+    engines = [engine for engine in ENGINES if any(engine in row.published for row in rows)]
+    table = Table(caption="limit: every step at the roofline of the measured peaks, and a host that costs nothing")
+    for name in ("row", "unit"):
+        table.add_column(name)
+    for name in ("twinserve", "limit", *engines):
+        table.add_column(name, justify="right")
+    table.add_column("note")
+    for row in rows:
+        published = [figures_text(row.published.get(engine, {}), row.figures) for engine in engines]
+        limit = figures_text(row.limit, row.figures)
+        note = row.reason or row.note or ""
+        table.add_row(row.title, row.unit, figures_text(row.figures, row.figures), limit, *published, note)
+    return table
+
+
+def figures_text(figures: Figures, names: Figures) -> str:
+    """The figures called ``names`` with slashes between; one that is the same for all is given once."""
+    values = [figures.get(name) for name in names]
+    known = [value for value in values if value is not None]
+    if not known:
+        return MISSING
+    if len(values) > 1 and len(known) == len(values) and len(set(known)) == 1:
+        return number(known[0])
+    return " / ".join(number(value) for value in values)
+
+
+def number(value: float | None) -> str:
+    """Three or four significant digits, thousands apart; a dash for what is unknown."""
+    if value is None:
+        return MISSING
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 100 else f"{value:.2f}"
+
+
+def breakdown_table(steps: Sequence[StepParts]) -> Table:
+    """One column per step, one line per part: measured ms, floor ms and their ratio."""
+    table = Table(title="Where a step's time goes: ms / floor ms (ratio)")
+    table.add_column("part")
+    for step in steps:
+        table.add_column(_heading(step), justify="right")
+    for part, title in PART_TITLES.items():
+        table.add_row(title, *(_part_text(step, part) for step in steps))
+    table.add_row("host gap", *(number(step.host_gap_ms) for step in steps))
+    table.add_section()
+    table.add_row("sum", *(number(step.sum_ms) for step in steps))
+    table.add_row("whole step", *(_whole_text(step) for step in steps))
+    return table
+
+
+def _heading(step: StepParts) -> str:
+    if step.reason is not None:
+        return f"{step.title}\n{step.reason}"
+    return f"{step.title}\n{step.graph_mode}"
+
+
+def _part_text(step: StepParts, part: str) -> str:
+    if step.parts is None:
+        return MISSING
+    return _with_floor(step.parts.get(part, 0.0), (step.floors or {}).get(part))
+
+
+def _whole_text(step: StepParts) -> str:
+    if step.step_ms is None:
+        return MISSING
+    return _with_floor(step.step_ms, sum(step.floors.values()) if step.floors else None)
+
+
+def _with_floor(measured: float, floor: float | None) -> str:
+    return number(measured) if not floor else f"{number(measured)} / {number(floor)} ({measured / floor:.2f})"
