@@ -197,7 +197,9 @@ def _runner(
 ) -> ModelRunner:
     filler, block_size, max_model_len = scheduler.num_blocks, scheduler.block_size, scheduler.max_model_len
     buffers = StepBuffers(capacity, model.device, filler)
-    executor = Executor(model, attention, buffers, allocate_kv_caches(model, scheduler.num_blocks + 1, block_size))
+    noise_seed = options.seed if options.kv_cache_noise else None
+    kv_caches = allocate_kv_caches(model, scheduler.num_blocks + 1, block_size, noise_seed=noise_seed)
+    executor = Executor(model, attention, buffers, kv_caches)
     states = RequestStates(
         num_slots=scheduler.max_num_seqs,
         max_model_len=max_model_len,

@@ -77,12 +77,6 @@ class Executor:
         """[S, vocab] in the model's type."""
         return self._model.logits(hidden_rows)
 
-    def randomise_kv_cache(self) -> None:
-        """Standard normal keys and values in every page: what timing without requests attends to."""
-        for keys, values in self._kv_caches:
-            keys.normal_()
-            values.normal_()
-
     def _metadata(self, shape: StepShape) -> AttentionMetadata:
         fields, rows = self._buffers.device, shape.num_rows
         return AttentionMetadata(
@@ -98,12 +92,18 @@ class Executor:
         )
 
 
-def allocate_kv_caches(model: Qwen3Model, num_pages: int, block_size: int) -> list[KvCache]:
-    """A zeroed pair [pages, block size, kv heads, head dim] per layer.
+def allocate_kv_caches(
+    model: Qwen3Model, num_pages: int, block_size: int, *, noise_seed: int | None = None
+) -> list[KvCache]:
+    """A zeroed pair [pages, block size, kv heads, head dim] per layer, or normal noise drawn from ``noise_seed``.
 
-    Zeros matter: kernels may read the unused tail of a page and multiply it by 0, which NaN would survive.
+    Finite values matter: kernels may read the unused tail of a page and multiply it by 0, which NaN would survive.
     """
     config = model.config
     shape = (config.num_hidden_layers, 2, num_pages, block_size, config.num_key_value_heads, config.head_dim)
     pool = torch.zeros(shape, dtype=model.dtype, device=model.device)
+    if noise_seed is not None:
+        generator = torch.Generator(model.device).manual_seed(noise_seed)
+        for layer in pool:
+            layer.normal_(generator=generator)
     return [(layer[0], layer[1]) for layer in pool]

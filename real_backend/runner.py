@@ -91,11 +91,6 @@ class ModelRunner:
     def release(self, request_ids: Iterable[int]) -> None:
         self._states.release(request_ids)
 
-    @torch.inference_mode()
-    def randomise_kv_cache(self) -> None:
-        """Fills the KV cache with random content, for steps that are timed without requests."""
-        self._executor.randomise_kv_cache()
-
     def _batch(self, plan: StepPlan, slots: Ints) -> FlatBatch:
         states = self._states
         return build_batch(plan, decodes_first(plan), states.token_table, states.block_table, slots, self._block_size)

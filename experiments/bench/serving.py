@@ -19,7 +19,7 @@ from experiments.parquet import read_columns
 from experiments.run import FinishedRun, run_experiment
 
 LIMITS = "limits"
-_GAP_UNIT = "ms, median / mean"
+_GAP_UNIT = "median / mean, ms"
 
 
 def serving_row(
@@ -30,7 +30,7 @@ def serving_row(
     Raises:
         ConfigError: a setting is wrong.
     """
-    unit = "ms, p99 TTFT / TPOT / ITL" if case.figures == TAILS else "output tok/s"
+    unit = "p99 TTFT / TPOT / ITL, ms" if case.figures == TAILS else "output tok/s"
     try:
         finished = run_experiment(experiment, session.out, force=session.force, on_progress=on_progress)
     except (DeviceError, RunError) as error:

@@ -42,7 +42,7 @@ class Session:
                     raise ConfigError(message, file=override.source, key=override.key)
 
     def experiment(self, row: str, *settings: Mapping[str, Any]) -> Experiment:
-        """The experiment of a row: the file, the user's overrides, then ``settings`` by dotted key; the last one wins."""
+        """The experiment of a row: the file, the user's overrides, then ``settings`` by dotted key."""
         quick = {"workload.num_prompts": QUICK_PROMPTS} if self.quick else {}
         own = [*_as_overrides(quick, "--quick"), *self.overrides]
         for group in settings:

@@ -14,7 +14,7 @@ from experiments.build import Progress, measure_steps
 from experiments.errors import DeviceError
 from experiments.load import Experiment
 
-_UNIT = "ms, on the device / with the host"
+_UNIT = "device / whole step, ms"
 
 
 def time_steps(

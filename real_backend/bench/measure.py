@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from real_backend.bench.peaks import DevicePeaks, measure_peaks
+from real_backend.bench.repeated_step import repeatable
 from real_backend.bench.step_trace import StepTrace, trace_steps
 from real_backend.clock import WallClock
 from real_backend.device_errors import clear_errors
@@ -19,7 +20,7 @@ from real_backend.engine_loader import LoadedEngine, find_device, find_model_con
 from real_backend.errors import EngineError
 from real_backend.memory import free_device
 from real_backend.model_config import ModelConfig
-from real_backend.synthetic_steps import SyntheticRow, running
+from real_backend.profiling.shape import Row
 from sched_core.config import SchedulerConfig
 from sched_core.dispatch import dispatch
 from sched_core.plan import StepPlan
@@ -110,20 +111,20 @@ def _measure_steps(
     on_progress: Callable[[int, int], None] | None,
 ) -> tuple[list[StepTiming], dict[str, Any]]:
     settings = SchedulerConfig(num_blocks=1, **scheduler)
-    loaded = load_engine(ModelSource(**model), settings, EngineOptions(**options))
-    loaded.runner.randomise_kv_cache()
+    wanted = EngineOptions(**{**options, "kv_cache_noise": True})
+    loaded = load_engine(ModelSource(**model), settings, wanted)
     timings = []
     for name, rows in steps.items():
-        timings.append(measure_step(loaded, name, [SyntheticRow(*row) for row in rows], repeats))
+        timings.append(measure_step(loaded, name, [Row(*row) for row in rows], repeats))
         if on_progress is not None:
             on_progress(len(timings), len(steps))
     return timings, loaded.facts
 
 
-def measure_step(loaded: LoadedEngine, name: str, rows: Sequence[SyntheticRow], repeats: int) -> StepTiming:
+def measure_step(loaded: LoadedEngine, name: str, rows: Sequence[Row], repeats: int) -> StepTiming:
     """Medians over ``repeats`` of one step, and a trace of it."""
     try:
-        with running(loaded, rows) as plan:
+        with repeatable(loaded, rows) as plan:
             return _time_step(loaded, name, plan, repeats)
     except EngineError as error:
         return StepTiming(name=name, error=error.message)
