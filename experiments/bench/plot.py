@@ -24,7 +24,7 @@ def plot_breakdown(steps: Sequence[StepParts], title: str, path: Path) -> Path |
             _draw(axis, step)
         panels[-1].set_xlabel("ms")
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, handlelength=1.2)
         return save(figure, path)
 
 
@@ -35,7 +35,7 @@ def _draw(axis: Any, step: StepParts) -> None:
     axis.set_yticks((_MEASURED, _FLOOR), ("measured", "floor"))
     axis.set_ylim(-0.5, 1.5)
     axis.grid(visible=False, axis="y")
-    axis.set_title(f"{step.title} ({step.graph_mode})", loc="left")
+    axis.set_title(f"{step.title} ({step.launch})", loc="left")
 
 
 def _measured(step: StepParts) -> dict[str, float]:

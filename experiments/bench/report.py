@@ -48,6 +48,11 @@ class StepParts:
     reason: str | None = None
 
     @property
+    def launch(self) -> str:
+        """How the step was launched, in words."""
+        return "eager" if self.graph_mode == "eager" else f"{self.graph_mode} graph of {self.num_padded_tokens}"
+
+    @property
     def host_gap_ms(self) -> float | None:
         """What the host adds to the time on the device."""
         return None if self.step_ms is None or self.device_ms is None else self.step_ms - self.device_ms

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from experiments.bench.published import ENGINES
 from experiments.bench.report import BenchReport, Figures, Row, StepParts
@@ -35,20 +36,23 @@ def peaks_line(report: BenchReport) -> str:
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
-    """One line per row; published engines have a column when one of them has a figure."""
+    """One line per row, its unit and notes below; a published engine has a column where it has a figure."""
     engines = [engine for engine in ENGINES if any(engine in row.published for row in rows)]
     table = Table(caption="limit: every step at the roofline of the measured peaks, and a host that costs nothing")
-    for name in ("row", "unit"):
-        table.add_column(name)
+    table.add_column("row")
     for name in ("twinserve", "limit", *engines):
-        table.add_column(name, justify="right")
-    table.add_column("note")
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        published = [figures_text(row.published.get(engine, {}), row.figures) for engine in engines]
-        limit = figures_text(row.limit, row.figures)
-        note = row.reason or row.note or ""
-        table.add_row(row.title, row.unit, figures_text(row.figures, row.figures), limit, *published, note)
+        values = (row.figures, row.limit, *(row.published.get(engine, {}) for engine in engines))
+        table.add_row(_row_heading(row), *(figures_text(value, row.figures) for value in values))
     return table
+
+
+def _row_heading(row: Row) -> Text:
+    text = Text(row.title)
+    for more in (row.unit, row.reason or row.note):
+        text.append(f"\n  {more}" if more else "", style="dim")
+    return text
 
 
 def figures_text(figures: Figures, names: Figures) -> str:
@@ -63,12 +67,11 @@ def figures_text(figures: Figures, names: Figures) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three or four significant digits, thousands apart; a dash for what is unknown."""
+    """Three significant digits or all before the point, thousands apart; a dash for what is unknown."""
     if value is None:
         return MISSING
-    if value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 100 else f"{value:.2f}"
+    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:,.{decimals}f}"
 
 
 def breakdown_table(steps: Sequence[StepParts]) -> Table:
@@ -87,9 +90,7 @@ def breakdown_table(steps: Sequence[StepParts]) -> Table:
 
 
 def _heading(step: StepParts) -> str:
-    if step.reason is not None:
-        return f"{step.title}\n{step.reason}"
-    return f"{step.title}\n{step.graph_mode}"
+    return f"{step.title}\n{step.reason or step.launch}"
 
 
 def _part_text(step: StepParts, part: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 Part: TypeAlias = Literal["gemm", "attention", "pointwise", "head", "sampling", "other"]
@@ -12,23 +11,19 @@ Part: TypeAlias = Literal["gemm", "attention", "pointwise", "head", "sampling", 
 PARTS: tuple[Part, ...] = ("gemm", "attention", "pointwise", "head", "sampling", "other")
 
 # In this order: FlashAttention 3 is built from CUTLASS, and so has the word in its kernels' names.
-_PATTERNS = MappingProxyType(
-    {
-        "sampling": re.compile(r"_best_of_part|_best_part|sampl|argmax|ArgMax"),
-        "attention": re.compile(
-            r"flash|fmha|attention|attn|\b_?(prefill|decode|combine)\w*_kernel|mha_varlen", re.IGNORECASE
-        ),
-        "pointwise": re.compile(r"rms_?norm|silu|swiglu|rope|rotary|layer_?norm", re.IGNORECASE),
-        "gemm": re.compile(r"nvjet|gemm|gemv|cutlass|xmma|cublas|splitk|matmul|linear_kernel", re.IGNORECASE),
-    }
+_PATTERNS: tuple[tuple[Part, re.Pattern[str]], ...] = (
+    ("sampling", re.compile(r"_best_of_part|_best_part|sampl|argmax", re.IGNORECASE)),
+    ("attention", re.compile(r"flash|fmha|attention|attn|(prefill|decode|combine)\w*_kernel", re.IGNORECASE)),
+    ("pointwise", re.compile(r"rms_?norm|silu|swiglu|rope|rotary|layer_?norm", re.IGNORECASE)),
+    ("gemm", re.compile(r"nvjet|gemm|gemv|cutlass|xmma|cublas|splitk|matmul|linear_kernel", re.IGNORECASE)),
 )
 
 
 def part_of(name: str) -> Part:
     """The part of one kernel by its name; a matrix product is ``gemm`` wherever it is, what is unknown ``other``."""
-    for part, pattern in _PATTERNS.items():
+    for part, pattern in _PATTERNS:
         if pattern.search(name):
-            return part  # type: ignore[return-value] # the keys above are parts
+            return part
     return "other"
 
 
