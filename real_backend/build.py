@@ -66,6 +66,7 @@ def run_experiment(
             on_progress=on_progress,
         )
 
+    free_device()  # an engine that failed to load may have left something
     try:
         return _run(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), EngineOptions(**options), drive)
     finally:

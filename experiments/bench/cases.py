@@ -89,7 +89,7 @@ BREAKDOWN_STEPS = (
     DECODE_256,
     StepCase(
         name="mixed-512",
-        title="63 decodes at 1,024 + a chunk of 449",
+        title="63 decodes at 1,024, a chunk of 449",
         groups=((63, 1023, 1), (1, 0, 449)),
     ),
     StepCase(name="prefill-8192", title="8 prompts of 1,024", groups=((8, 0, 1024),)),

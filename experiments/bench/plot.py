@@ -35,7 +35,7 @@ def _draw(axis: Any, step: StepParts) -> None:
     axis.set_yticks((_MEASURED, _FLOOR), ("measured", "floor"))
     axis.set_ylim(-0.5, 1.5)
     axis.grid(visible=False, axis="y")
-    axis.set_title(f"{step.title} ({step.launch})", loc="left")
+    axis.set_title(f"{step.title} ({'eager' if step.graph_mode == 'eager' else 'graph'})", loc="left")
 
 
 def _measured(step: StepParts) -> dict[str, float]:

@@ -96,6 +96,7 @@ def measure_steps(
     Raises:
         EngineError: the engine could not be built.
     """
+    free_device()  # the probe may have left something
     try:
         return _measure_steps(model, scheduler, options, steps, repeats, on_progress)
     finally:
