@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -158,56 +158,41 @@ def _run_simulated(experiment: Experiment, workload: Workload, check: bool, on_p
 
 
 def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
-    config = experiment.config
-    backend, engine_error = _real_backend()
-    with _as_config_errors(engine_error):
+    engine = experiment.config.engine
+    with real_engine(experiment) as (backend, arguments):
         run = backend.run_experiment(
-            **_engine_arguments(experiment),
-            policies=_policies(config.engine, None),
+            **arguments,
+            policies=_policies(engine, None),
             traffic=workload.traffic(),
             recorder=_recorder(experiment),
             output_lens=workload.output_lens,
             check=check,
             on_progress=on_progress,
         )
-    source = "device" if config.engine.num_gpu_blocks_override is None else BLOCKS_KEY
+    source = "device" if engine.num_gpu_blocks_override is None else BLOCKS_KEY
     blocks = Blocks(count=run.num_blocks, source=source)
     return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error)
 
 
-def probe_device(experiment: Experiment) -> Any:
-    """A ``Probe`` (real_backend/bench/measure.py) of the device and model that the experiment names.
+@contextmanager
+def real_engine(experiment: Experiment) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """``real_backend.build``, and its ``model``, ``scheduler`` and ``options`` arguments, while the block lasts.
 
     Raises:
-        ConfigError: there is no such device or model.
+        ConfigError: what the engine raises in the block; DeviceError when no setting is to blame.
     """
     backend, engine_error = _real_backend()
-    with _as_config_errors(engine_error):
-        return backend.probe(**_engine_arguments(experiment))
-
-
-def measure_steps(
-    experiment: Experiment, steps: Mapping[str, Sequence[tuple[int, int]]], *, repeats: int, on_progress: Progress
-) -> Any:
-    """Timings of ``steps`` on the engine of the experiment, and facts of it (real_backend/bench/measure.py).
-
-    Raises:
-        ConfigError: the engine cannot be built; without a key when the device is too small.
-    """
-    backend, engine_error = _real_backend()
-    with _as_config_errors(engine_error):
-        arguments = _engine_arguments(experiment)
-        return backend.measure_steps(**arguments, steps=steps, repeats=repeats, on_progress=on_progress)
-
-
-def _engine_arguments(experiment: Experiment) -> dict[str, Any]:
-    """Model, scheduler settings and options of a real engine."""
     config = experiment.config
-    return {
+    arguments = {
         "model": config.model.model_dump() | {"path": _model_folder(experiment)},
         "scheduler": config.engine.scheduler_fields(),
         "options": _engine_options(config),
     }
+    try:
+        yield backend, arguments
+    except engine_error as error:
+        kind = DeviceError if error.key is None else ConfigError
+        raise kind(error.message, key=error.key) from error
 
 
 def _model_folder(experiment: Experiment) -> str | None:
@@ -236,15 +221,6 @@ def _real_backend() -> tuple[Any, type[Any]]:
         message = f"the real backend cannot start ({error}); pip install 'twinserve[real]', or use --backend sim"
         raise ConfigError(message, key="backend") from error
     return backend, EngineError
-
-
-@contextmanager
-def _as_config_errors(engine_error: type[Any]) -> Iterator[None]:
-    try:
-        yield
-    except engine_error as error:
-        kind = DeviceError if error.key is None else ConfigError
-        raise kind(error.message, key=error.key) from error
 
 
 def _recorder(experiment: Experiment) -> Recorder:

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.bench.limits import measured_hardware, write_catalog_files
 from experiments.bench.published import is_comparable
-from experiments.build import check_real, probe_device
+from experiments.build import check_real, real_engine
 from experiments.load import Experiment
 from sim_backend.hardware import Hardware
 from sim_backend.models import ModelShape
@@ -36,7 +36,8 @@ def probe(experiment: Experiment, out: Path) -> Device:
     """
     with experiment.blamed():
         check_real(experiment)
-        found = probe_device(experiment)
+        with real_engine(experiment) as (backend, engine):
+            found = backend.probe(**engine)
     model = ModelShape(**found.model)
     peaks = None if found.peaks is None else asdict(found.peaks)
     hardware = None

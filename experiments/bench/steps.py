@@ -10,7 +10,7 @@ from experiments.bench.cases import StepCase
 from experiments.bench.device import Device
 from experiments.bench.limits import step_floors, whole_step_floor
 from experiments.bench.report import Figures, Row, StepParts
-from experiments.build import Progress, measure_steps
+from experiments.build import Progress, real_engine
 from experiments.errors import DeviceError
 from experiments.load import Experiment
 
@@ -31,8 +31,8 @@ def time_steps(
     if not rows:
         return {}, {}
     try:
-        with experiment.blamed():
-            timings, facts = measure_steps(experiment, rows, repeats=repeats, on_progress=on_progress)
+        with experiment.blamed(), real_engine(experiment) as (backend, engine):
+            timings, facts = backend.measure_steps(**engine, steps=rows, repeats=repeats, on_progress=on_progress)
     except DeviceError as error:
         return {name: {"error": error.message} for name in rows}, {}
     return {timing.name: asdict(timing) for timing in timings}, facts

@@ -76,7 +76,7 @@ def number(value: float | None) -> str:
 
 def breakdown_table(steps: Sequence[StepParts]) -> Table:
     """One column per step, one line per part: measured ms, floor ms and their ratio."""
-    table = Table(title="Where a step's time goes: ms / floor ms (ratio)")
+    table = Table(title="Where a step's time goes: ms / floor ms (ratio)", caption=_others(steps))
     table.add_column("part")
     for step in steps:
         table.add_column(_heading(step), justify="right")
@@ -87,6 +87,13 @@ def breakdown_table(steps: Sequence[StepParts]) -> Table:
     table.add_row("sum", *(number(step.sum_ms) for step in steps))
     table.add_row("whole step", *(_whole_text(step) for step in steps))
     return table
+
+
+def _others(steps: Sequence[StepParts]) -> str:
+    """The longest kernels that are of no known part."""
+    kernels = (kernel for step in steps for kernel in step.kernels if kernel["part"] == "other")
+    names = dict.fromkeys(str(kernel["name"]) for kernel in sorted(kernels, key=lambda kernel: -kernel["ms"]))
+    return "other: " + ", ".join(name[:40] for name in list(names)[:3]) if names else ""
 
 
 def _heading(step: StepParts) -> str:

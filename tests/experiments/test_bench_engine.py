@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.bench.cases import BREAKDOWN_STEPS
+from experiments.bench.cases import BREAKDOWN_STEPS, NAMES
 from tests.experiments.small_experiments import small, write
 
 
@@ -124,3 +124,8 @@ def test_without_cuda_the_setting_is_named(bench, tmp_path, monkeypatch):
     assert answer.code == 2
     assert "--set real.device=cuda: real.device: no CUDA device is available" in answer.line
     assert not (tmp_path / "out").exists()
+
+
+def test_help_names_every_row(twinserve):
+    text = twinserve("bench-engine", "--help").out
+    assert [name for name in NAMES if name not in text] == []

@@ -183,6 +183,7 @@ def taken_apart(model) -> list[StepParts]:
                 step_ms=device_ms + 0.5,
                 device_ms=device_ms,
                 parts=parts,
+                kernels=({"name": "unheard_of", "part": "other", "launches": 1.0, "ms": 0.05},),
                 floors=floors,
             )
         )
@@ -196,6 +197,7 @@ def test_parts_are_shown_with_their_floor_and_ratio(qwen3_8b):
     assert lines["GEMM"].count("(1.33)") == 3
     assert lines["host gap"].count("0.50") == 3
     assert "needs 9 rows" in text
+    assert "other: unheard_of" in text
     for step in steps:
         assert step.sum_ms == pytest.approx(step.step_ms - 0.2)
 
