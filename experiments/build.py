@@ -11,7 +11,7 @@ from typing import Any
 from experiments.config import ExperimentConfig
 from experiments.cost_models import CostModelConfig, build_cost_model, known_num_blocks
 from experiments.engine_config import EngineSection
-from experiments.errors import ConfigError, RunError
+from experiments.errors import ConfigError, DeviceError, RunError
 from experiments.graph_sizes import asked_capture_sizes, simulated_capture_sizes
 from experiments.load import Experiment
 from experiments.paths import resolve
@@ -159,25 +159,41 @@ def _run_simulated(experiment: Experiment, workload: Workload, check: bool, on_p
 
 
 def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
-    backend, engine_error = _real_backend()
-    config = experiment.config
-    try:
+    engine = experiment.config.engine
+    with real_engine(experiment) as (backend, arguments):
         run = backend.run_experiment(
-            model=config.model.model_dump() | {"path": _model_folder(experiment)},
-            scheduler=config.engine.scheduler_fields(),
-            options=_engine_options(config),
-            policies=engine_policies(config.engine, None),
+            **arguments,
+            policies=engine_policies(engine, None),
             traffic=workload.traffic(),
             recorder=_recorder(experiment),
             output_lens=workload.output_lens,
             check=check,
             on_progress=on_progress,
         )
-    except engine_error as error:
-        raise ConfigError(error.message, key=error.key) from error
-    source = "device" if config.engine.num_gpu_blocks_override is None else BLOCKS_KEY
+    source = "device" if engine.num_gpu_blocks_override is None else BLOCKS_KEY
     blocks = Blocks(count=run.num_blocks, source=source)
     return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error)
+
+
+@contextmanager
+def real_engine(experiment: Experiment) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """``real_backend.build``, and its ``model``, ``scheduler`` and ``options`` arguments, while the block lasts.
+
+    Raises:
+        ConfigError: what the engine raises in the block; DeviceError when no setting is to blame.
+    """
+    backend, engine_error = _real_backend()
+    config = experiment.config
+    arguments = {
+        "model": config.model.model_dump() | {"path": _model_folder(experiment)},
+        "scheduler": config.engine.scheduler_fields(),
+        "options": _engine_options(config),
+    }
+    try:
+        yield backend, arguments
+    except engine_error as error:
+        kind = DeviceError if error.key is None else ConfigError
+        raise kind(error.message, key=error.key) from error
 
 
 @contextmanager
@@ -190,21 +206,16 @@ def profiled_engine(
         ConfigError: something the engine needs is missing or wrong.
         RunError: the engine failed while it was measured.
     """
-    backend, engine_error = _real_backend()
-    config = experiment.config
     known = {} if num_blocks is None else {"num_gpu_blocks_override": num_blocks}
-    try:
+    with real_engine(experiment) as (backend, arguments):
         profile = backend.load_profile(
-            model=config.model.model_dump() | {"path": _model_folder(experiment)},
-            scheduler=config.engine.scheduler_fields(),
-            options=_engine_options(config) | known,
-            make_policies=lambda: _policies(config.engine, None),
-            seed=config.seed,
+            **arguments | {"options": arguments["options"] | known},
+            make_policies=lambda: engine_policies(experiment.config.engine, None),
+            seed=experiment.config.seed,
             num_visits=num_visits,
             density=density,
         )
-    except engine_error as error:
-        raise ConfigError(error.message, key=error.key) from error
+    _, engine_error = _real_backend()
     try:
         yield profile
     except engine_error as error:

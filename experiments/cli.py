@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "profile": "experiments.cli_profile:profile",
         "plot": "experiments.cli_plot:plot",
         "generate": "experiments.cli_generate:generate",
+        "bench-engine": "experiments.cli_bench_engine:bench_engine",
         "reproduce": "experiments.cli_reproduce:reproduce",
         "calibrate-note": "experiments.cli_calibrate_note:calibrate_note",
     }

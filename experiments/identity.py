@@ -29,7 +29,19 @@ KEYS_OF_ROLES: Mapping[str, str] = MappingProxyType(
         "model": "model.name",
     }
 )
-PRESENTATION = ("cli", "plots", "report", "reproduce", "sweep", "progress", "executors", "summary", "profile", "validation")
+PRESENTATION = (
+    "cli",
+    "plots",
+    "report",
+    "reproduce",
+    "bench",
+    "sweep",
+    "progress",
+    "executors",
+    "summary",
+    "profile",
+    "validation",
+)
 """Modules of ``experiments`` that only show results or measure steps; changing them changes no run."""
 PROFILED = ("model", "engine", "real", "seed")
 """Sections that a profile depends on: it makes its own requests."""

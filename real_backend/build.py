@@ -1,24 +1,25 @@
-"""One experiment or one profile on the real engine: the entries that ``experiments`` calls."""
+"""What ``experiments`` calls: a run or a profile of the real engine, and measurements of the engine by itself."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from real_backend.bench.measure import measure_steps, probe
 from real_backend.clock import WallClock
 from real_backend.driver import RunOutcome, run_real
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.engine_loader import LoadedEngine, load_engine
+from real_backend.memory import free_device
 from real_backend.profiling.profile import Profile
 from sched_core.config import SchedulerConfig
 from sched_core.engine import EngineCore
 from sched_core.policies.registry import Policies
 from sched_core.record import Recorder, RunRecord
 from sched_core.traffic import Traffic
+
+__all__ = ["RealRun", "measure_steps", "probe", "run_experiment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +67,11 @@ def run_experiment(
             on_progress=on_progress,
         )
 
+    free_device()  # an engine that failed to load may have left something
     try:
         return _run(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), EngineOptions(**options), drive)
     finally:
-        _free_device()
+        free_device()
 
 
 def load_profile(
@@ -108,10 +110,3 @@ def _run(
         manifest=loaded.facts,
         error=None if outcome.error is None else str(outcome.error),
     )
-
-
-def _free_device() -> None:
-    """Gives the memory back, so that the next run of a sweep in this process finds it."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

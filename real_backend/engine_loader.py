@@ -52,8 +52,8 @@ def load_engine(source: ModelSource, scheduler: SchedulerConfig, options: Engine
     Raises:
         EngineError: no such device, model or backend; a checkpoint that cannot be used; too little memory.
     """
-    device = _device(options.device)
-    config = _model_config(source, scheduler.max_model_len)
+    device = find_device(options.device)
+    config = find_model_config(source, scheduler.max_model_len)
     total_bytes = hold_process_to(options.gpu_memory_limit_gib, device) if device.type == "cuda" else None
     with clear_errors("loading the model and its KV cache"):
         model = _load_model(source, config, device, scheduler.max_model_len, options.seed)
@@ -71,7 +71,8 @@ def load_engine(source: ModelSource, scheduler: SchedulerConfig, options: Engine
     )
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """The device called ``name``, made the current one. Raises ``EngineError`` when there is none."""
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -96,7 +97,8 @@ def _current_gpu(device: torch.device) -> torch.device:
     return torch.device("cuda", index)
 
 
-def _model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
+def find_model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
+    """The shapes of the model that ``source`` names. Raises ``EngineError`` for one that cannot be served."""
     if source.path is None and source.load_format != "dummy":
         problem = "is missing; give a model folder, or model.load_format: dummy for random weights"
         raise EngineError(problem, key="model.path")
