@@ -20,7 +20,7 @@ def profile(
     max_seconds: Annotated[
         float, typer.Option(min=1, help="Measure for at most this long; starting the engine comes on top.")
     ] = 180.0,
-    visits: Annotated[int, typer.Option(min=1, help="How often each step shape is measured, three steps a time.")] = 4,
+    visits: Annotated[int, typer.Option(min=1, max=100, help="Visits to each shape, of three measured steps.")] = 4,
     density: Annotated[
         float,
         typer.Option(min=0, max=10, help="Scales the number of drawn step shapes; 0.1 for a quick look."),

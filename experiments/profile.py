@@ -85,7 +85,7 @@ def run_profile(
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
-    """A session of measuring. ``begun`` is the manifest of the earlier session that it continues, None to begin anew."""
+    """A session of measuring; ``begun`` is the manifest of the earlier one that it continues, None to begin anew."""
 
     experiment: Experiment
     identity: Identity
