@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.config import ExperimentConfig
 from experiments.cost_models import CostModelConfig, build_cost_model, known_num_blocks
 from experiments.engine_config import EngineSection
-from experiments.errors import ConfigError, RunError
+from experiments.errors import ConfigError, DeviceError, RunError
 from experiments.graph_sizes import asked_capture_sizes, simulated_capture_sizes
 from experiments.load import Experiment
 from experiments.paths import resolve
@@ -20,6 +21,7 @@ from sched_core.dispatch import CaptureSizes
 from sched_core.errors import StuckError
 from sched_core.features import StepFeatures
 from sched_core.invariants import InvariantError
+from sched_core.policies.interfaces import StepTimeEstimator
 from sched_core.policies.registry import Policies, build_policies
 from sched_core.record import Recorder, RunRecord
 from sim_backend.calibration.cost_model import CalibrationRangeError, CalibrationRangeWarning
@@ -96,8 +98,8 @@ def build_simulation(experiment: Experiment) -> Simulation:
         raise ConfigError(str(error), key="sim.cost_model") from error
     blocks = _simulated_blocks(experiment, source)
     return Simulation(
-        scheduler=_scheduler_config(config.engine, blocks.count),
-        policies=_policies(config.engine, None if source.kind == "replay" else _Estimator(cost_model)),
+        scheduler=scheduler_config(config.engine, blocks.count),
+        policies=engine_policies(config.engine, None if source.kind == "replay" else _Estimator(cost_model)),
         cost_model=cost_model,
         capture_sizes=simulated_capture_sizes(config, experiment.base_dir),
         blocks=blocks,
@@ -114,7 +116,7 @@ def check_real(experiment: Experiment) -> None:
     if model.path is None and model.load_format != "dummy":
         message = "is missing; give a model folder, or model.load_format: dummy for random weights"
         raise ConfigError(message, key="model.path")
-    _policies(experiment.config.engine, None)
+    engine_policies(experiment.config.engine, None)
 
 
 def run_backend(experiment: Experiment, workload: Workload, *, check: bool, on_progress: Progress | None) -> BackendRun:
@@ -157,25 +159,67 @@ def _run_simulated(experiment: Experiment, workload: Workload, check: bool, on_p
 
 
 def _run_real(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
-    backend, engine_error = _real_backend()
-    config = experiment.config
-    try:
+    engine = experiment.config.engine
+    with real_engine(experiment) as (backend, arguments):
         run = backend.run_experiment(
-            model=config.model.model_dump() | {"path": _model_folder(experiment)},
-            scheduler=config.engine.scheduler_fields(),
-            options=_engine_options(config),
-            policies=_policies(config.engine, None),
+            **arguments,
+            policies=engine_policies(engine, None),
             traffic=workload.traffic(),
             recorder=_recorder(experiment),
             output_lens=workload.output_lens,
             check=check,
             on_progress=on_progress,
         )
-    except engine_error as error:
-        raise ConfigError(error.message, key=error.key) from error
-    source = "device" if config.engine.num_gpu_blocks_override is None else BLOCKS_KEY
+    source = "device" if engine.num_gpu_blocks_override is None else BLOCKS_KEY
     blocks = Blocks(count=run.num_blocks, source=source)
     return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error)
+
+
+@contextmanager
+def real_engine(experiment: Experiment) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """``real_backend.build``, and its ``model``, ``scheduler`` and ``options`` arguments, while the block lasts.
+
+    Raises:
+        ConfigError: what the engine raises in the block; DeviceError when no setting is to blame.
+    """
+    backend, engine_error = _real_backend()
+    config = experiment.config
+    arguments = {
+        "model": config.model.model_dump() | {"path": _model_folder(experiment)},
+        "scheduler": config.engine.scheduler_fields(),
+        "options": _engine_options(config),
+    }
+    try:
+        yield backend, arguments
+    except engine_error as error:
+        kind = DeviceError if error.key is None else ConfigError
+        raise kind(error.message, key=error.key) from error
+
+
+@contextmanager
+def profiled_engine(
+    experiment: Experiment, *, num_blocks: int | None, num_visits: int, density: float
+) -> Iterator[Any]:
+    """The real engine as a ``real_backend.profiling.profile.Profile``; ``num_blocks`` overrides the pool's size.
+
+    Raises:
+        ConfigError: something the engine needs is missing or wrong.
+        RunError: the engine failed while it was measured.
+    """
+    known = {} if num_blocks is None else {"num_gpu_blocks_override": num_blocks}
+    with real_engine(experiment) as (backend, arguments):
+        profile = backend.load_profile(
+            **arguments | {"options": arguments["options"] | known},
+            make_policies=lambda: engine_policies(experiment.config.engine, None),
+            seed=experiment.config.seed,
+            num_visits=num_visits,
+            density=density,
+        )
+    _, engine_error = _real_backend()
+    try:
+        yield profile
+    except engine_error as error:
+        raise RunError(f"{error.message}; what was measured stays", key=error.key) from error
 
 
 def _model_folder(experiment: Experiment) -> str | None:
@@ -210,7 +254,8 @@ def _recorder(experiment: Experiment) -> Recorder:
     return Recorder(keep_plans=experiment.config.record.decisions)
 
 
-def _scheduler_config(engine: EngineSection, num_blocks: int) -> SchedulerConfig:
+def scheduler_config(engine: EngineSection, num_blocks: int) -> SchedulerConfig:
+    """The scheduler's settings, once the size of its pool is known."""
     fields: dict[str, Any] = engine.scheduler_fields()
     return SchedulerConfig(num_blocks=num_blocks, **fields)
 
@@ -226,7 +271,12 @@ def _simulated_blocks(experiment: Experiment, source: CostModelConfig) -> Blocks
     return Blocks(count=known, source="measured" if source.kind == "calibration" else "derived from memory")
 
 
-def _policies(engine: EngineSection, estimator: _Estimator | None) -> Policies:
+def engine_policies(engine: EngineSection, estimator: StepTimeEstimator | None) -> Policies:
+    """The policies that ``engine`` names, fresh for one run; a real engine has no ``estimator``.
+
+    Raises:
+        ConfigError: a policy cannot be loaded or built.
+    """
     try:
         return build_policies(
             policy=engine.policy,

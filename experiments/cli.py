@@ -17,10 +17,13 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "experiments.cli_run:run",
         "sweep": "experiments.cli_sweep:sweep",
+        "validate": "experiments.cli_validate_run:validate",
         "validate-config": "experiments.cli_validate:validate_config",
         "list": "experiments.cli_list:show",
+        "profile": "experiments.cli_profile:profile",
         "plot": "experiments.cli_plot:plot",
         "generate": "experiments.cli_generate:generate",
+        "bench-engine": "experiments.cli_bench_engine:bench_engine",
         "reproduce": "experiments.cli_reproduce:reproduce",
         "calibrate": "experiments.cli_calibrate:calibrate",
         "calibrate-note": "experiments.cli_calibrate_note:calibrate_note",

@@ -35,5 +35,9 @@ class RunError(ConfigError):
     """A run that began could not end well; what it had written stays. The command line exits with 1."""
 
 
+class DeviceError(ConfigError):
+    """The engine cannot be built on this device, and no single setting is to blame: too little memory, say."""
+
+
 def _rebuild(kind: type[ConfigError], message: str, file: str | None, key: str | None) -> ConfigError:
     return kind(message, file=file, key=key)

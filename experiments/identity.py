@@ -29,8 +29,23 @@ KEYS_OF_ROLES: Mapping[str, str] = MappingProxyType(
         "model": "model.name",
     }
 )
-PRESENTATION = ("calibrate", "cli", "plots", "report", "reproduce", "sweep", "progress", "executors", "summary")
-"""Modules of ``experiments`` that runs do not use: they show results or make files; changing them changes no run."""
+PRESENTATION = (
+    "calibrate",
+    "cli",
+    "plots",
+    "report",
+    "reproduce",
+    "bench",
+    "sweep",
+    "progress",
+    "executors",
+    "summary",
+    "profile",
+    "validation",
+)
+"""Modules of ``experiments`` that show results, measure steps or fit them; changing them changes no run."""
+PROFILED = ("model", "engine", "real", "seed")
+"""Sections that a profile depends on: it makes its own requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +66,25 @@ def identify(experiment: Experiment, code: str) -> Identity:
     with experiment.blamed():
         files = sorted(input_files(experiment).items())
         inputs = {role: digest(path, KEYS_OF_ROLES.get(role, role)) for role, path in files}
-    config = map_paths(relevant(experiment.config), experiment.base_dir, lambda _: None)
-    payload = strict_json.plain({"config": config, "inputs": inputs, "code": code})
+    return _identity(experiment, relevant(experiment.config), inputs, code)
+
+
+def identify_profile(experiment: Experiment, code: str, settings: Mapping[str, Any]) -> Identity:
+    """The identity of a profile of the experiment's engine; ``settings`` say how much is measured.
+
+    Raises:
+        ConfigError: the model folder or a policy's module is missing.
+    """
+    with experiment.blamed():
+        inputs = {key: digest(path, key) for key, path in sorted(engine_files(experiment).items())}
+    data = experiment.config.model_dump()
+    config = {name: data[name] for name in PROFILED} | {"profile": dict(settings)}
+    return _identity(experiment, config, inputs, code)
+
+
+def _identity(experiment: Experiment, config: Mapping[str, Any], inputs: Mapping[str, str], code: str) -> Identity:
+    located = map_paths(config, experiment.base_dir, lambda _: None)
+    payload = strict_json.plain({"config": located, "inputs": inputs, "code": code})
     text = json.dumps(_canonical(payload), sort_keys=True, allow_nan=False)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
     return Identity(run_id=run_id, inputs=inputs, code=code)
@@ -83,11 +115,18 @@ def input_files(experiment: Experiment) -> dict[str, Path]:
     config, base_dir = experiment.config, experiment.base_dir
     workload = workload_files(config.workload, base_dir)
     files = {f"workload.{number}": path for number, path in enumerate(workload)}
-    if config.backend == "sim" and config.sim is not None:
+    if config.backend == "real":
+        return files | engine_files(experiment)
+    if config.sim is not None:
         files |= cost_model_files(config.sim.cost_model, model=config.model, base_dir=base_dir)
-    elif config.model.path is not None:
-        files["model.path"] = base_dir / Path(config.model.path).expanduser()
     return files | _policy_modules(config)
+
+
+def engine_files(experiment: Experiment) -> dict[str, Path]:
+    """What the real engine reads: its weights, and policies of one's own."""
+    path = experiment.config.model.path
+    weights = {} if path is None else {"model.path": experiment.base_dir / Path(path).expanduser()}
+    return weights | _policy_modules(experiment.config)
 
 
 def _policy_modules(config: ExperimentConfig) -> dict[str, Path]:

@@ -11,7 +11,7 @@ import numpy as np
 from sched_core.plan import Ints, StepPlan
 from sched_core.record import Columns
 
-TEXT_COLUMNS = frozenset({"client", "finish_reason", "refusal", "refusal_detail", "graph_mode"})
+TEXT_COLUMNS = frozenset({"client", "finish_reason", "refusal", "refusal_detail", "graph_mode", "source", "family"})
 DECISION_COLUMNS = ("request_ids", "num_computed", "num_new", "num_new_blocks", "new_block_ids", "preempted")
 
 

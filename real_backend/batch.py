@@ -1,20 +1,18 @@
 """A step plan as one flat batch of tokens, in numpy and without a loop over tokens.
 
 All scheduled tokens of all rows lie one after the other; ``cu_seqlens_q`` says where each row starts. Attention
-reads keys and values of earlier tokens through ``block_tables`` and the new ones are stored at ``slot_mapping``.
+reads keys and values of earlier tokens through block tables and the new ones are stored at ``slot_mapping``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from real_backend.request_state import RequestTables
+from real_backend.table_rows import TableRows
 from sched_core.plan import Ints, StepPlan
-
-Int32s: TypeAlias = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,9 +21,9 @@ class FlatBatch:
 
     ``input_ids``, ``positions`` and ``slot_mapping`` have one entry per token. ``cu_seqlens_q`` and
     ``cu_seqlens_k`` (N + 1) count new tokens and visible keys from 0; ``context_lens`` (N) is computed + new.
-    ``block_tables`` (N, widest row) holds block ids, padded with the table's filler. ``logits_rows`` are the rows
-    that sample, in the order of the plan, and ``logits_tokens`` the place of each one's last token in the flat batch.
-    The first ``num_decodes`` rows compute one token each (0 unless decode rows were put first).
+    ``table_rows`` says where the rows' block ids are. ``logits_tokens`` are the places in the flat batch of the last
+    tokens of the rows that sample, in the order of the plan. The first ``num_decodes`` rows compute one token each (0
+    unless decode rows were put first).
     """
 
     input_ids: Ints
@@ -36,8 +34,7 @@ class FlatBatch:
     max_seqlen_k: int
     slot_mapping: Ints
     context_lens: Ints
-    block_tables: Int32s
-    logits_rows: Ints
+    table_rows: TableRows
     logits_tokens: Ints
     num_decodes: int
 
@@ -62,35 +59,66 @@ def decodes_first(plan: StepPlan) -> Ints:
     return np.argsort(plan.num_new > 1, kind="stable")
 
 
-def build_batch(
-    plan: StepPlan, order: Ints, token_table: Ints, block_table: Int32s, table_rows: Ints, block_size: int
-) -> FlatBatch:
-    """The flat batch of ``plan`` with its rows in ``order``.
+def build_batch(plan: StepPlan, order: Ints, tables: RequestTables, owners: Ints) -> FlatBatch:
+    """The flat batch of ``plan`` with its rows in ``order``; request ``plan.request_ids[i]`` is in row ``owners[i]``.
 
-    ``table_rows[i]`` is where request ``plan.request_ids[i]`` lives in ``token_table`` (rows, max_model_len) and
-    ``block_table`` (rows, max blocks of a request).
+    A step of single-token rows in their own order takes a shorter way: it is the one whose host time counts.
     """
-    owners, computed, new = table_rows[order], plan.num_computed[order], plan.num_new[order]
+    if plan.num_tokens == plan.num_rows:
+        return _decode_batch(plan, order, tables, owners)
+    owners, computed, new = owners[order], plan.num_computed[order], plan.num_new[order]
     context = computed + new
-    cu_seqlens_q, cu_seqlens_k = _cumulated(new), _cumulated(context)
+    cu_seqlens_q = _cumulated(new)
     positions = np.arange(cu_seqlens_q[-1]) + np.repeat(computed - cu_seqlens_q[:-1], new)
     token_owners = np.repeat(owners, new)
-    blocks = block_table[token_owners, positions // block_size].astype(np.int64)
-    rows = _sampling_rows(plan, order)
-    max_seqlen_k = int(context.max())
+    num_decodes = _leading_ones(new)
     return FlatBatch(
-        input_ids=token_table[token_owners, positions],
+        input_ids=tables.token_ids[token_owners, positions],
         positions=positions,
         cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
+        cu_seqlens_k=_cumulated(context),
         max_seqlen_q=int(new.max()),
-        max_seqlen_k=max_seqlen_k,
-        slot_mapping=blocks * block_size + positions % block_size,
+        max_seqlen_k=int(context.max()),
+        slot_mapping=_slots(tables, token_owners, positions),
         context_lens=context,
-        block_tables=block_table[owners, : -(-max_seqlen_k // block_size)],
-        logits_rows=rows,
-        logits_tokens=cu_seqlens_q[rows + 1] - 1,
-        num_decodes=_leading_ones(new),
+        table_rows=_table_rows(tables, owners, context, num_decodes),
+        logits_tokens=cu_seqlens_q[_sampling_rows(plan, order) + 1] - 1,
+        num_decodes=num_decodes,
+    )
+
+
+def _decode_batch(plan: StepPlan, order: Ints, tables: RequestTables, owners: Ints) -> FlatBatch:
+    owners, positions = owners[order], plan.num_computed[order]
+    context, ends = positions + 1, np.arange(plan.num_rows + 1)
+    return FlatBatch(
+        input_ids=tables.token_ids[owners, positions],
+        positions=positions,
+        cu_seqlens_q=ends,
+        cu_seqlens_k=_cumulated(context),
+        max_seqlen_q=1,
+        max_seqlen_k=int(context.max()),
+        slot_mapping=_slots(tables, owners, positions),
+        context_lens=context,
+        table_rows=_table_rows(tables, owners, context, plan.num_rows),
+        logits_tokens=_sampling_rows(plan, order),
+        num_decodes=plan.num_rows,
+    )
+
+
+def _slots(tables: RequestTables, owners: Ints, positions: Ints) -> Ints:
+    """Where the keys and values of these tokens are stored: token ``slot % block size`` of a block."""
+    blocks, offsets = np.divmod(positions, tables.block_size)
+    slots: Ints = tables.block_ids[owners, blocks] * np.int64(tables.block_size) + offsets
+    return slots
+
+
+def _table_rows(tables: RequestTables, owners: Ints, context: Ints, num_decodes: int) -> TableRows:
+    return TableRows(
+        table=tables.block_ids,
+        owners=owners,
+        tenants=tables.tenants[owners],
+        last_columns=(context - 1) // tables.block_size,
+        num_decodes=num_decodes,
     )
 
 
@@ -112,7 +140,7 @@ def _leading_ones(counts: Ints) -> int:
     return int(longer[0]) if len(longer) else len(counts)
 
 
-def dummy_batch(num_tokens: int, num_rows: int, block_size: int, filler_block: int) -> FlatBatch:
+def dummy_batch(num_tokens: int, num_rows: int, max_blocks: int, filler_block: int) -> FlatBatch:
     """A step of this size that stores nothing and reads the filler page only, for profiling and warming up.
 
     Tokens are shared out evenly; every row samples.
@@ -120,7 +148,7 @@ def dummy_batch(num_tokens: int, num_rows: int, block_size: int, filler_block: i
     new = np.full(num_rows, num_tokens // num_rows, dtype=np.int64)
     new[: num_tokens % num_rows] += 1
     ends = _cumulated(new)
-    longest = int(new.max())
+    longest, num_decodes = int(new.max()), _leading_ones(new)
     return FlatBatch(
         input_ids=np.zeros(num_tokens, dtype=np.int64),
         positions=np.arange(num_tokens) - np.repeat(ends[:-1], new),
@@ -130,8 +158,7 @@ def dummy_batch(num_tokens: int, num_rows: int, block_size: int, filler_block: i
         max_seqlen_k=longest,
         slot_mapping=np.full(num_tokens, -1, dtype=np.int64),
         context_lens=new,
-        block_tables=np.full((num_rows, -(-longest // block_size)), filler_block, dtype=np.int32),
-        logits_rows=np.arange(num_rows),
+        table_rows=TableRows.of_filler(num_rows, num_decodes, max_blocks, filler_block),
         logits_tokens=ends[1:] - 1,
-        num_decodes=_leading_ones(new),
+        num_decodes=num_decodes,
     )

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from real_backend.batch import FlatBatch
-from real_backend.sampling_table import SamplingRows
+from real_backend.sampling_table import SamplingParameters, SamplingRows
+from real_backend.table_rows import ShownTables
 from sched_core.dispatch import Dispatch, GraphMode
 
 _ALIGNMENT = 128  # bytes; what vector loads and attention kernels want at most
@@ -50,6 +51,8 @@ class StepBuffers:
         self.device: dict[str, torch.Tensor] = _carve(self._device_memory, fields)
         self.host: dict[str, NDArray[Any]] = {name: tensor.numpy() for name, tensor in host_tensors.items()}
         self.host["block_table"].fill(filler_block)
+        self._shown_tables = ShownTables(self.host["block_table"], filler_block)
+        self._shown_parameters: SamplingParameters | None = None
 
     def fill(self, batch: FlatBatch, sampling: SamplingRows, choice: Dispatch) -> None:
         """Writes the host fields and pads them to the chosen graph; the last upload must have ended."""
@@ -79,13 +82,16 @@ class StepBuffers:
         self.host["cu_seqlens_q"][: count + 1] = batch.cu_seqlens_q
         self.host["cu_seqlens_k"][: count + 1] = batch.cu_seqlens_k
         self.host["seqused_k"][:count] = batch.context_lens
-        self.host["block_table"][:count, : batch.block_tables.shape[1]] = batch.block_tables
+        self._shown_tables.show(batch.table_rows)
 
     def _fill_sampling(self, batch: FlatBatch, sampling: SamplingRows) -> None:
         count = len(batch.logits_tokens)
         self.host["logits_tokens"][:count] = batch.logits_tokens
-        for name, values in sampling.columns().items():
-            self.host[name][:count] = values
+        self.host["sample_position"][:count] = sampling.sample_position
+        if sampling.parameters is not self._shown_parameters:
+            self._shown_parameters = sampling.parameters
+            for name, values in sampling.parameters.columns().items():
+                self.host[name][:count] = values
 
     def _pad_rows(self, batch: FlatBatch, num_padded: int, tokens_per_row: int) -> None:
         """Rows that see one key, on the filler page; they own the padding tokens of a decode graph."""
@@ -95,7 +101,7 @@ class StepBuffers:
         self.host["cu_seqlens_q"][ends] = batch.num_tokens + tokens_per_row * extra
         self.host["cu_seqlens_k"][ends] = batch.cu_seqlens_k[-1] + extra
         self.host["seqused_k"][count:num_padded] = 1
-        self.host["block_table"][count:num_padded] = self.filler_block
+        self._shown_tables.hide(count, num_padded)
 
 
 def _fields(capacity: Capacity) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:

@@ -1,23 +1,25 @@
-"""One experiment on the real engine: the entry that the experiment runner calls."""
+"""What ``experiments`` calls: a run or a profile of the real engine, and measurements of the engine by itself."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from real_backend.bench.measure import measure_steps, probe
 from real_backend.clock import WallClock
 from real_backend.driver import RunOutcome, run_real
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.engine_loader import LoadedEngine, load_engine
+from real_backend.memory import free_device
+from real_backend.profiling.profile import Profile
 from sched_core.config import SchedulerConfig
 from sched_core.engine import EngineCore
 from sched_core.policies.registry import Policies
 from sched_core.record import Recorder, RunRecord
 from sched_core.traffic import Traffic
+
+__all__ = ["RealRun", "measure_steps", "probe", "run_experiment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +67,33 @@ def run_experiment(
             on_progress=on_progress,
         )
 
+    free_device()  # an engine that failed to load may have left something
     try:
         return _run(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), EngineOptions(**options), drive)
     finally:
-        _free_device()
+        free_device()
+
+
+def load_profile(
+    *,
+    model: Mapping[str, Any],
+    scheduler: Mapping[str, Any],
+    options: Mapping[str, Any],
+    make_policies: Callable[[], Policies],
+    seed: int,
+    num_visits: int,
+    density: float,
+) -> Profile:
+    """An engine whose KV cache holds noise, ready to be profiled.
+
+    ``model``, ``scheduler`` and ``options`` are as in ``run_experiment``.
+
+    Raises:
+        EngineError: the engine could not be built.
+    """
+    wanted = EngineOptions(**{**options, "kv_cache_noise": True})
+    loaded = load_engine(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), wanted)
+    return Profile(loaded, make_policies, seed=seed, num_visits=num_visits, density=density)
 
 
 def _run(
@@ -85,10 +110,3 @@ def _run(
         manifest=loaded.facts,
         error=None if outcome.error is None else str(outcome.error),
     )
-
-
-def _free_device() -> None:
-    """Gives the memory back, so that the next run of a sweep in this process finds it."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

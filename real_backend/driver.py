@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 from real_backend.clock import Clock
 from real_backend.errors import EngineError
+from real_backend.garbage import collected_on_demand
 from sched_core.boundary import next_wake, send_due
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from sched_core.engine import EngineCore
@@ -89,7 +90,8 @@ def run_real(
         on_progress=on_progress,
         now=clock.now(),
     )
-    error = loop.run()
+    with collected_on_demand() as loop.collect_garbage:
+        error = loop.run()
     return RunOutcome(record=recorder.finish(loop.now, engine.stats()), error=error)
 
 
@@ -109,6 +111,7 @@ class _Loop:
     on_progress: Progress | None
     now: int
     late: list[Callable[[], None]] = field(default_factory=list)
+    collect_garbage: Callable[[], None] = lambda: None
 
     def run(self) -> EngineError | None:
         while True:
@@ -128,6 +131,7 @@ class _Loop:
     def _execute(self, step: StepPlan) -> StepOutput:
         self.runner.launch(step)
         self._catch_up()
+        self.collect_garbage()
         return self.runner.collect()
 
     def _finish(self, step: StepPlan, output: StepOutput) -> None:

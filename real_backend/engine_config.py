@@ -33,7 +33,8 @@ class EngineOptions:
     ``num_gpu_blocks_override`` sets the number of KV blocks; otherwise they fill ``gpu_memory_utilization`` of the
     device, or of ``gpu_memory_limit_gib`` (GiB) when the process is held to less. ``capture_sizes`` None lets the
     engine choose its CUDA graphs; ``enforce_eager`` has none. ``seed`` draws dummy weights and the seeds of requests
-    that bring none.
+    that bring none. ``kv_cache_noise`` fills the KV cache with noise in place of zeros, which a device reads and
+    multiplies with less power: for profiles, whose requests never computed the context that they claim.
     """
 
     device: str = "cuda"
@@ -44,3 +45,4 @@ class EngineOptions:
     enforce_eager: bool = False
     capture_sizes: CaptureSizes | None = None
     seed: int = 0
+    kv_cache_noise: bool = False

@@ -12,6 +12,7 @@ import torch
 from real_backend.attention import AttentionBackend, AttentionShape, make_attention_backend
 from real_backend.buffers import Capacity, StepBuffers
 from real_backend.device_errors import clear_errors
+from real_backend.driver_version import driver_version
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.errors import EngineError
 from real_backend.executor import Executor, allocate_kv_caches
@@ -51,8 +52,8 @@ def load_engine(source: ModelSource, scheduler: SchedulerConfig, options: Engine
     Raises:
         EngineError: no such device, model or backend; a checkpoint that cannot be used; too little memory.
     """
-    device = _device(options.device)
-    config = _model_config(source, scheduler.max_model_len)
+    device = find_device(options.device)
+    config = find_model_config(source, scheduler.max_model_len)
     total_bytes = hold_process_to(options.gpu_memory_limit_gib, device) if device.type == "cuda" else None
     with clear_errors("loading the model and its KV cache"):
         model = _load_model(source, config, device, scheduler.max_model_len, options.seed)
@@ -70,7 +71,8 @@ def load_engine(source: ModelSource, scheduler: SchedulerConfig, options: Engine
     )
 
 
-def _device(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
+    """The device called ``name``, made the current one. Raises ``EngineError`` when there is none."""
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -95,7 +97,8 @@ def _current_gpu(device: torch.device) -> torch.device:
     return torch.device("cuda", index)
 
 
-def _model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
+def find_model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
+    """The shapes of the model that ``source`` names. Raises ``EngineError`` for one that cannot be served."""
     if source.path is None and source.load_format != "dummy":
         problem = "is missing; give a model folder, or model.load_format: dummy for random weights"
         raise EngineError(problem, key="model.path")
@@ -195,7 +198,9 @@ def _runner(
 ) -> ModelRunner:
     filler, block_size, max_model_len = scheduler.num_blocks, scheduler.block_size, scheduler.max_model_len
     buffers = StepBuffers(capacity, model.device, filler)
-    executor = Executor(model, attention, buffers, allocate_kv_caches(model, scheduler.num_blocks + 1, block_size))
+    noise_seed = options.seed if options.kv_cache_noise else None
+    kv_caches = allocate_kv_caches(model, scheduler.num_blocks + 1, block_size, noise_seed=noise_seed)
+    executor = Executor(model, attention, buffers, kv_caches)
     states = RequestStates(
         num_slots=scheduler.max_num_seqs,
         max_model_len=max_model_len,
@@ -205,16 +210,15 @@ def _runner(
         seed=options.seed,
     )
     if model.device.type == "cuda":
-        warm_up(executor, buffers, block_size=block_size)
-    graphs = None
+        warm_up(executor, buffers)
+    timer, graphs = make_timer(model.device), None
     if sizes != NO_GRAPHS:
-        graphs = capture_graphs(executor, buffers, sizes, max_model_len=max_model_len, block_size=block_size)
+        graphs = capture_graphs(executor, buffers, timer, sizes, max_model_len=max_model_len)
     return ModelRunner(
         executor,
         buffers,
         states,
-        make_timer(model.device),
-        block_size=block_size,
+        timer,
         capture_sizes=sizes,
         graphs=graphs,
     )
@@ -224,6 +228,7 @@ def _facts(model: Qwen3Model, attention: AttentionBackend, pool: KVPoolSize, siz
     on_gpu = model.device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(model.device) if on_gpu else "cpu",
+        "driver": driver_version() if on_gpu else None,
         "cuda": torch.version.cuda if on_gpu else None,
         "torch": torch.__version__,
         "model": model.config.name,

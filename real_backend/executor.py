@@ -24,6 +24,7 @@ class StepShape:
     max_seqlen_q: int
     max_seqlen_k: int
     mixed_graph: bool = False
+    captured: bool = False
 
     @classmethod
     def of_batch(cls, batch: FlatBatch) -> StepShape:
@@ -46,6 +47,7 @@ class StepShape:
             max_seqlen_q=size if mixed else 1,
             max_seqlen_k=max_model_len,
             mixed_graph=mixed,
+            captured=True,
         )
 
 
@@ -89,15 +91,22 @@ class Executor:
             max_seqlen_q=shape.max_seqlen_q,
             max_seqlen_k=shape.max_seqlen_k,
             mixed_graph=shape.mixed_graph,
+            captured=shape.captured,
         )
 
 
-def allocate_kv_caches(model: Qwen3Model, num_pages: int, block_size: int) -> list[KvCache]:
-    """A zeroed pair [pages, block size, kv heads, head dim] per layer.
+def allocate_kv_caches(
+    model: Qwen3Model, num_pages: int, block_size: int, *, noise_seed: int | None = None
+) -> list[KvCache]:
+    """A zeroed pair [pages, block size, kv heads, head dim] per layer, or normal noise drawn from ``noise_seed``.
 
-    Zeros matter: kernels may read the unused tail of a page and multiply it by 0, which NaN would survive.
+    Finite values matter: kernels may read the unused tail of a page and multiply it by 0, which NaN would survive.
     """
     config = model.config
     shape = (config.num_hidden_layers, 2, num_pages, block_size, config.num_key_value_heads, config.head_dim)
     pool = torch.zeros(shape, dtype=model.dtype, device=model.device)
+    if noise_seed is not None:
+        generator = torch.Generator(model.device).manual_seed(noise_seed)
+        for layer in pool:
+            layer.normal_(generator=generator)
     return [(layer[0], layer[1]) for layer in pool]

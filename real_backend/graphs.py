@@ -1,7 +1,7 @@
 """CUDA graphs of whole forward passes, one for each capture size.
 
-A graph replays launches on fixed addresses: its inputs are the static device fields of ``StepBuffers``, padded up to
-the size it was captured for, and its output is its own hidden-state tensor.
+A graph replays launches on fixed addresses: its inputs are the static fields of ``StepBuffers``, padded up to the
+size it was captured for, and its output is its own hidden-state tensor.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 class StepGraphs:
     """Captured forward passes.
 
-    ``prepare(choice)`` brings a harmless step of that size to the static fields; ``forward(choice)`` launches it and
-    returns its hidden states, without waiting for the device.
+    ``prepare(choice)`` writes a harmless step of that size to the host's fields; ``forward(choice)`` brings them to the
+    device, launches the step and returns its hidden states, without waiting for the device.
     """
 
     def __init__(

@@ -52,23 +52,21 @@ class Qwen3Model:
         have been called. With ``rows`` [S] (int64) only these tokens go beyond the last layer's attention, and the
         result is [S, H]: the others are needed for their keys and values alone.
         """
-        weights, eps = self.weights, self.config.rms_norm_eps
+        weights, kernels, eps = self.weights, self._kernels, self.config.rms_norm_eps
         embedded = functional.embedding(input_ids, weights.embedding)
-        hidden = self._kernels.rms_norm(embedded, weights.layers[0].input_norm, eps)
+        hidden = kernels.rms_norm(embedded, weights.layers[0].input_norm, eps)
         residual = embedded.float()
         next_norms = [layer.input_norm for layer in weights.layers[1:]] + [weights.final_norm]
         for index, (layer, next_norm) in enumerate(zip(weights.layers, next_norms, strict=True)):
             qkv = functional.linear(hidden, layer.qkv)
             store = self._store(layer, kv_caches[index])
-            self._kernels.norm_rope_store(qkv, positions, meta.slot_mapping, store)
+            kernels.norm_rope_store(qkv, positions, meta.slot_mapping, store)
             attended = self._attend(qkv, kv_caches[index], attention, index)
             if rows is not None and index == len(weights.layers) - 1:
                 attended, residual = attended[rows], residual[rows]
-            hidden = functional.linear(attended, layer.o)
-            self._kernels.add_rms_norm(hidden, residual, layer.post_attention_norm, eps)
-            gated = self._kernels.silu_mul(functional.linear(hidden, layer.gate_up))
-            hidden = functional.linear(gated, layer.down)
-            self._kernels.add_rms_norm(hidden, residual, next_norm, eps)
+            hidden = kernels.linear_add_norm(attended, layer.o, residual, layer.post_attention_norm, eps)
+            gated = kernels.silu_mul(functional.linear(hidden, layer.gate_up))
+            hidden = kernels.linear_add_norm(gated, layer.down, residual, next_norm, eps)
         return hidden
 
     def logits(self, hidden_rows: torch.Tensor) -> torch.Tensor:

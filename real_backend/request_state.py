@@ -7,32 +7,49 @@ brings what changed: new block ids before the step, sampled ids after it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from real_backend.errors import EngineError
+from real_backend.int_arrays import Int32s
 from real_backend.sampling_table import SamplingTable
 from sched_core.plan import Ints, StartedRequest, StepPlan
 from sched_core.spec import RequestSpec
 from sched_core.token_ids import prompt_token_ids
 
 
-class RequestStates:
-    """Token ids, block tables and sampling parameters of up to ``num_slots`` requests.
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestTables:
+    """One row per slot.
 
-    ``token_table`` is (num_slots, max_model_len + 1): the last token of a full-length request is known but never
-    computed. ``block_table`` is (num_slots, blocks of a full-length request), with ``filler_block`` behind a request's
-    last block.
+    ``token_ids`` is (slots, max_model_len + 1): the last token of a full-length request is known but never computed.
+    ``block_ids`` is (slots, blocks of a full-length request), with the filler block behind a request's last one.
+    ``tenants`` numbers the requests that were given a slot, in order: a new number is a new content.
     """
+
+    token_ids: Ints
+    block_ids: Int32s
+    tenants: Ints
+    block_size: int
+
+
+class RequestStates:
+    """Token ids, block tables and sampling parameters of up to ``num_slots`` requests."""
 
     def __init__(
         self, *, num_slots: int, max_model_len: int, block_size: int, vocab_size: int, filler_block: int, seed: int
     ) -> None:
         max_blocks = -(-max_model_len // block_size)
-        self.token_table = np.zeros((num_slots, max_model_len + 1), dtype=np.int64)
-        self.block_table = np.full((num_slots, max_blocks), filler_block, dtype=np.int32)
+        self.tables = RequestTables(
+            token_ids=np.zeros((num_slots, max_model_len + 1), dtype=np.int64),
+            block_ids=np.full((num_slots, max_blocks), filler_block, dtype=np.int32),
+            tenants=np.zeros(num_slots, dtype=np.int64),
+            block_size=block_size,
+        )
         self.sampling = SamplingTable(num_slots, seed)
         self._num_blocks = np.zeros(num_slots, dtype=np.int64)
+        self._num_tenants = 0
         self._vocab_size = vocab_size
         self._filler_block = filler_block
         self._slot_of: dict[int, int] = {}
@@ -49,29 +66,31 @@ class RequestStates:
         return slots
 
     def slots_of(self, request_ids: Ints) -> Ints:
-        return np.array([self._slot_of[request_id] for request_id in request_ids.tolist()], dtype=np.int64)
+        return np.array([*map(self._slot_of.__getitem__, request_ids.tolist())], dtype=np.int64)
 
     def append_tokens(self, slots: Ints, lengths: Ints, token_ids: Ints) -> None:
         """``token_ids[i]`` follows the ``lengths[i]`` known tokens of the request in ``slots[i]``."""
-        self.token_table[slots, lengths] = token_ids
+        self.tables.token_ids[slots, lengths] = token_ids
 
     def release(self, request_ids: Iterable[int]) -> None:
         """Frees the slots of requests that left the batch; ids that are not in it are ignored."""
         for request_id in request_ids:
             slot = self._slot_of.pop(request_id, None)
             if slot is not None:
-                self.block_table[slot, : self._num_blocks[slot]] = self._filler_block
+                self.tables.block_ids[slot, : self._num_blocks[slot]] = self._filler_block
                 self._free_slots.append(slot)
 
     def _start(self, started: StartedRequest) -> None:
         spec, slot = started.spec, self._free_slots.pop()
         self._slot_of[spec.request_id] = slot
+        self._num_tenants += 1
+        self.tables.tenants[slot] = self._num_tenants
         self.sampling.set(slot, spec)
         num_prompt = spec.num_prompt_tokens
-        tokens = self.token_table[slot]
+        tokens = self.tables.token_ids[slot]
         tokens[:num_prompt] = self._prompt_ids(spec)
         tokens[num_prompt : num_prompt + len(started.output_token_ids)] = started.output_token_ids
-        self.block_table[slot, : len(started.block_ids)] = started.block_ids
+        self.tables.block_ids[slot, : len(started.block_ids)] = started.block_ids
         self._num_blocks[slot] = len(started.block_ids)
 
     def _prompt_ids(self, spec: RequestSpec) -> Ints:
@@ -89,5 +108,5 @@ class RequestStates:
         owners = np.repeat(slots[: len(counts)], counts)
         first = np.cumsum(counts) - counts
         places = np.arange(len(owners)) - np.repeat(first, counts) + self._num_blocks[owners]
-        self.block_table[owners, places] = plan.new_block_ids[: len(owners)]
+        self.tables.block_ids[owners, places] = plan.new_block_ids[: len(owners)]
         self._num_blocks[slots[: len(counts)]] += counts

@@ -44,7 +44,6 @@ class ModelRunner:
         states: RequestStates,
         timer: DeviceTimer,
         *,
-        block_size: int,
         capture_sizes: CaptureSizes = NO_GRAPHS,
         graphs: StepGraphs | None = None,
     ) -> None:
@@ -52,11 +51,11 @@ class ModelRunner:
         self._buffers = buffers
         self._states = states
         self._timer = timer
-        self._block_size = block_size
         self._graphs = graphs
         self.capture_sizes = capture_sizes
         pinned = buffers.device["input_ids"].is_cuda
         self._token_ids = torch.empty(buffers.capacity.max_rows, dtype=torch.int64, pin_memory=pinned)
+        self._token_ids_on_host = self._token_ids.numpy()
         self._in_flight: _InFlight | None = None
 
     @torch.inference_mode()
@@ -64,13 +63,11 @@ class ModelRunner:
         """Starts the step. Raises EngineError when the device is out of memory."""
         with clear_errors(_describe(plan)):
             slots = self._states.apply(plan)
-            batch = self._batch(plan, slots)
+            batch = build_batch(plan, decodes_first(plan), self._states.tables, slots)
             lengths = (plan.num_computed + plan.num_new)[plan.samples]
             sampling = self._states.sampling.rows(slots[plan.samples], lengths)
             choice = dispatch(plan.num_tokens, plan.num_rows, self.capture_sizes)
             self._buffers.fill(batch, sampling, choice)
-            self._timer.start()
-            self._buffers.upload()
             self._launch(batch, sampling, choice)
             self._timer.stop()
         self._in_flight = _InFlight(plan=plan, slots=slots[plan.samples], lengths=lengths)
@@ -83,7 +80,7 @@ class ModelRunner:
         self._in_flight = None
         with clear_errors(_describe(flight.plan)):
             device_ns = self._timer.wait()
-        token_ids = self._token_ids[: flight.plan.num_samples].numpy().copy()
+        token_ids = self._token_ids_on_host[: flight.plan.num_samples].copy()
         check_sampled(token_ids)
         self._states.append_tokens(flight.slots, flight.lengths, token_ids)
         return StepOutput(token_ids=token_ids, device_ns=device_ns)
@@ -91,12 +88,8 @@ class ModelRunner:
     def release(self, request_ids: Iterable[int]) -> None:
         self._states.release(request_ids)
 
-    def _batch(self, plan: StepPlan, slots: Ints) -> FlatBatch:
-        states = self._states
-        return build_batch(plan, decodes_first(plan), states.token_table, states.block_table, slots, self._block_size)
-
     def _launch(self, batch: FlatBatch, sampling: SamplingRows, choice: Dispatch) -> None:
-        count = len(batch.logits_rows)
+        count = len(batch.logits_tokens)
         hidden = self._hidden(batch, choice, count)
         if count:
             logits = self._executor.logits(hidden)
@@ -105,13 +98,15 @@ class ModelRunner:
 
     def _hidden(self, batch: FlatBatch, choice: Dispatch, num_samples: int) -> torch.Tensor:
         if choice.mode is GraphMode.EAGER or self._graphs is None:
+            self._timer.start()
+            self._buffers.upload()
             return self._executor.forward(StepShape.of_batch(batch), num_samples)
         return self._executor.select(self._graphs.replay(choice), num_samples)
 
 
 def sampling_tensors(fields: dict[str, torch.Tensor], rows: SamplingRows) -> SamplingTensors:
     """The sampler's view of the rows that ``StepBuffers`` brought to the device."""
-    count = len(rows.temperature)
+    count = len(rows)
     pairs = np.array(rows.forbidden, dtype=np.int64).reshape(-1, 2)
     forbidden = torch.from_numpy(pairs).to(fields["seed"].device).T if len(pairs) else None
     return SamplingTensors(
@@ -120,8 +115,8 @@ def sampling_tensors(fields: dict[str, torch.Tensor], rows: SamplingRows) -> Sam
         top_k=fields["top_k"][:count],
         seed=fields["seed"][:count],
         position=fields["sample_position"][:count],
-        all_greedy=rows.all_greedy,
-        any_truncated=rows.any_truncated,
+        all_greedy=rows.parameters.all_greedy,
+        any_truncated=rows.parameters.any_truncated,
         forbidden_rows=None if forbidden is None else forbidden[0],
         forbidden_tokens=None if forbidden is None else forbidden[1],
     )

@@ -67,7 +67,7 @@ def draw_with_torch(
 
 def check_sampled(token_ids: NDArray[np.int64]) -> None:
     """Raises ``EngineError`` if ``sample`` could not draw for some row; ``token_ids`` are its result on the host."""
-    if (token_ids < 0).any():
+    if len(token_ids) and token_ids.min() < 0:
         rows = int((token_ids < 0).sum())
         raise EngineError(
             f"the model's logits are NaN or infinite in {rows} of {len(token_ids)} rows; "

@@ -17,48 +17,60 @@ _SEED_MASK = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SamplingRows:
-    """Parameters of S sampling rows.
+class SamplingParameters:
+    """What S sampling rows asked for, the same in every step as long as the rows are.
 
-    ``seed`` is the request's own; ``sample_position`` the place of the sampled token in its sequence, so that a draw
-    depends on nothing else in the batch. ``top_k`` is 0 where off (a device column has no None). ``forbidden`` lists
-    (row, token id) pairs that may not be drawn yet because of ``min_tokens``.
+    ``seed`` is the request's own. ``top_k`` is 0 where off (a device column has no None). ``all_greedy`` and
+    ``any_truncated`` (some row has top-k or top-p) are what the sampler picks its way by.
     """
 
     temperature: Floats
     top_p: Floats
     top_k: Ints
     seed: Ints
+    all_greedy: bool
+    any_truncated: bool
+
+    @classmethod
+    def of(cls, temperature: Floats, top_p: Floats, top_k: Ints, seed: Ints) -> SamplingParameters:
+        return cls(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            seed=seed,
+            all_greedy=not temperature.any(),
+            any_truncated=bool(top_k.any() or (top_p < 1.0).any()),
+        )
+
+    def columns(self) -> dict[str, NDArray[np.generic]]:
+        return {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "seed": self.seed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SamplingRows:
+    """S sampling rows of one step.
+
+    ``sample_position`` is the place of the sampled token in its sequence, so that a draw depends on nothing else in
+    the batch. ``forbidden`` lists (row, token id) pairs that may not be drawn yet because of ``min_tokens``.
+    """
+
+    parameters: SamplingParameters
     sample_position: Ints
     forbidden: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def all_greedy(self) -> bool:
-        return not self.temperature.any()
-
-    @property
-    def any_truncated(self) -> bool:
-        return bool(self.top_k.any() or (self.top_p < 1.0).any())
+    def __len__(self) -> int:
+        return len(self.sample_position)
 
     @classmethod
     def dummy(cls, num_rows: int, *, truncated: bool) -> SamplingRows:
         """Rows that draw at random; from truncated distributions they cost the sampler most."""
-        return cls(
+        parameters = SamplingParameters.of(
             temperature=np.ones(num_rows, dtype=np.float32),
             top_p=np.full(num_rows, 0.5 if truncated else 1.0, dtype=np.float32),
             top_k=np.full(num_rows, 8 if truncated else 0, dtype=np.int64),
             seed=np.zeros(num_rows, dtype=np.int64),
-            sample_position=np.zeros(num_rows, dtype=np.int64),
         )
-
-    def columns(self) -> dict[str, NDArray[np.generic]]:
-        return {
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "top_k": self.top_k,
-            "seed": self.seed,
-            "sample_position": self.sample_position,
-        }
+        return cls(parameters=parameters, sample_position=np.zeros(num_rows, dtype=np.int64))
 
 
 class SamplingTable:
@@ -72,9 +84,12 @@ class SamplingTable:
         self._seed = np.zeros(num_slots, dtype=np.int64)
         self._min_length = np.zeros(num_slots, dtype=np.int64)
         self._ending_ids: list[tuple[int, ...]] = [()] * num_slots
+        self._last_slots = np.empty(0, dtype=np.int64)
+        self._last_parameters: SamplingParameters | None = None
 
     def set(self, slot: int, spec: RequestSpec) -> None:
         params = spec.sampling
+        self._last_parameters = None
         self._temperature[slot] = params.temperature
         self._top_p[slot] = params.top_p
         self._top_k[slot] = params.top_k or 0
@@ -85,13 +100,20 @@ class SamplingTable:
     def rows(self, slots: Ints, lengths: Ints) -> SamplingRows:
         """Parameters of ``slots``, which know ``lengths`` tokens and sample the next one."""
         return SamplingRows(
-            temperature=self._temperature[slots],
-            top_p=self._top_p[slots],
-            top_k=self._top_k[slots],
-            seed=self._seed[slots],
-            sample_position=lengths,
-            forbidden=self._forbidden(slots, lengths),
+            parameters=self._parameters(slots), sample_position=lengths, forbidden=self._forbidden(slots, lengths)
         )
+
+    def _parameters(self, slots: Ints) -> SamplingParameters:
+        """Those of the last step when they are the same rows, which saves gathering and staging them again."""
+        if self._last_parameters is None or not np.array_equal(slots, self._last_slots):
+            self._last_slots = slots
+            self._last_parameters = SamplingParameters.of(
+                temperature=self._temperature[slots],
+                top_p=self._top_p[slots],
+                top_k=self._top_k[slots],
+                seed=self._seed[slots],
+            )
+        return self._last_parameters
 
     def _forbidden(self, slots: Ints, lengths: Ints) -> tuple[tuple[int, int], ...]:
         too_short = np.flatnonzero(lengths < self._min_length[slots]).tolist()

@@ -19,10 +19,13 @@ class DeviceTimer(Protocol):
 
 
 class CudaTimer:
-    """A pair of CUDA events, reused for every step (one step is in flight)."""
+    """A pair of CUDA events, reused for every step (one step is in flight).
+
+    The first is external: recorded while a CUDA graph is captured, it becomes a part of the graph.
+    """
 
     def __init__(self) -> None:
-        self._start = torch.cuda.Event(enable_timing=True)
+        self._start = torch.cuda.Event(enable_timing=True, external=True)
         self._stop = torch.cuda.Event(enable_timing=True)
 
     def start(self) -> None:

@@ -13,6 +13,7 @@ from real_backend.model import Qwen3Model
 from real_backend.runner import sampling_tensors
 from real_backend.sampler import sample
 from real_backend.sampling_table import SamplingRows
+from real_backend.timer import DeviceTimer
 from sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 
 
@@ -22,41 +23,45 @@ def run_largest_step(model: Qwen3Model, attention: AttentionBackend, capacity: C
     buffers = StepBuffers(capacity, model.device, filler_block=0)
     executor = Executor(model, attention, buffers, allocate_kv_caches(model, 1, block_size))
     num_rows = min(capacity.max_rows, capacity.max_tokens)
-    batch = dummy_batch(capacity.max_tokens, num_rows, block_size, filler_block=0)
+    batch = dummy_batch(capacity.max_tokens, num_rows, capacity.max_blocks, filler_block=0)
     _run(executor, buffers, batch, SamplingRows.dummy(num_rows, truncated=True))
 
 
 @torch.inference_mode()
 def capture_graphs(
-    executor: Executor, buffers: StepBuffers, sizes: CaptureSizes, *, max_model_len: int, block_size: int
+    executor: Executor, buffers: StepBuffers, timer: DeviceTimer, sizes: CaptureSizes, *, max_model_len: int
 ) -> StepGraphs:
-    """One graph per capture size; needs the KV cache that the engine will run with."""
-    filler, max_rows = buffers.filler_block, buffers.capacity.max_rows
+    """One graph per capture size; needs the KV cache that the engine will run with.
+
+    A graph also starts the timer and copies the step's inputs to the device, which saves the host two calls.
+    """
+    capacity = buffers.capacity
 
     def step_of(choice: Dispatch) -> FlatBatch:
         size = choice.num_padded_tokens
         num_rows = size if choice.mode is GraphMode.DECODE else -(-size // max_model_len)
-        return dummy_batch(size, num_rows, block_size, filler)
+        return dummy_batch(size, num_rows, capacity.max_blocks, buffers.filler_block)
 
     def prepare(choice: Dispatch) -> None:
         batch = step_of(choice)
         buffers.fill(batch, SamplingRows.dummy(batch.num_rows, truncated=False), choice)
-        buffers.upload()
 
     def forward(choice: Dispatch) -> torch.Tensor:
-        return executor.forward(StepShape.of_graph(choice, max_rows=max_rows, max_model_len=max_model_len))
+        timer.start()
+        buffers.upload()
+        return executor.forward(StepShape.of_graph(choice, max_rows=capacity.max_rows, max_model_len=max_model_len))
 
     return StepGraphs(prepare, forward, sizes)
 
 
 @torch.inference_mode()
-def warm_up(executor: Executor, buffers: StepBuffers, *, block_size: int) -> None:
+def warm_up(executor: Executor, buffers: StepBuffers) -> None:
     """Eager steps of every kind (one row, small prefill, decodes, largest): kernels compile before the clock runs."""
     capacity = buffers.capacity
     most_rows = min(capacity.max_rows, capacity.max_tokens)
     small_prefill = min(32, capacity.max_tokens)
     for num_tokens, num_rows in ((1, 1), (small_prefill, 1), (most_rows, most_rows), (capacity.max_tokens, most_rows)):
-        batch = dummy_batch(num_tokens, num_rows, block_size, buffers.filler_block)
+        batch = dummy_batch(num_tokens, num_rows, capacity.max_blocks, buffers.filler_block)
         for truncated in (False, True):
             torch.cuda.synchronize()
             _run(executor, buffers, batch, SamplingRows.dummy(num_rows, truncated=truncated))

@@ -55,21 +55,20 @@ def dispatch(num_tokens: int, num_rows: int, capture_sizes: CaptureSizes) -> Dis
     return Dispatch(mode=GraphMode.EAGER, num_padded_tokens=num_tokens)
 
 
-def default_capture_sizes(
-    graph_support: GraphSupport, max_num_seqs: int, max_num_batched_tokens: int, largest: int = 512
-) -> CaptureSizes:
+def default_capture_sizes(graph_support: GraphSupport, max_num_seqs: int, max_num_batched_tokens: int) -> CaptureSizes:
     """The graphs that an engine captures when none are asked for.
 
-    Decode graphs for 1, 2, 4, 8 and every multiple of 16 sequences, mixed graphs in coarser token buckets. The last
-    size of each list is the most that a step can hold, or ``largest`` if that is less.
+    Decode graphs for 1, 2, 4, 8 and every multiple of 16 sequences up to 512; mixed graphs in coarser token buckets up
+    to 1024. The last size of each list is the most that a step can hold, if that is less. Larger steps gain nothing:
+    the device is then busy for longer than the launches take, and padding costs more than it saves.
     """
     if graph_support == "none":
         return NO_GRAPHS
-    most_decodes = min(max_num_seqs, max_num_batched_tokens, largest)
+    most_decodes = min(max_num_seqs, max_num_batched_tokens, 512)
     decode = _up_to(most_decodes, [1, 2, 4, 8, *range(16, most_decodes, 16)])
     if graph_support == "decode":
         return CaptureSizes(decode=decode)
-    most_tokens = min(max_num_batched_tokens, largest)
+    most_tokens = min(max_num_batched_tokens, 1024)
     mixed = _up_to(most_tokens, [16, 32, *range(64, 256, 32), *range(256, most_tokens, 64)])
     return CaptureSizes(decode=decode, mixed=mixed)
 

@@ -125,12 +125,15 @@ class Traffic:
         self._in_flight.pop(request_id, None)
         self.num_done += 1
         for waiting, delay_ns in self._waiting_on.pop(request_id, ()):
-            prompt = _quote(waiting.prompt, spec, output)
+            prompt = quote(waiting.prompt, spec, output)
             self._push(replace(waiting, arrival_ns=now + delay_ns, prompt=prompt))
 
 
-def _quote(prompt: Prompt, answered: RequestSpec | None, output: tuple[int, ...]) -> Prompt:
-    """``prompt`` with the made-up output of ``answered`` replaced by the ids a model really sampled."""
+def quote(prompt: Prompt, answered: RequestSpec | None, output: tuple[int, ...]) -> Prompt:
+    """``prompt`` with the made-up output of ``answered`` replaced by the ids a model really sampled.
+
+    Unchanged where ``answered`` is unknown, has no output stream, or ``output`` is empty.
+    """
     if answered is None or answered.output_stream is None or not output:
         return prompt
     real = Prompt.of_token_ids(output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sched_core.features import StepFeatures
 
@@ -15,3 +15,11 @@ class CostModel(Protocol):
 
     def wake_ns(self, now: int) -> int:
         """When an idle engine notices what becomes due at ``now`` (>= ``now``); most models answer ``now``."""
+
+
+@runtime_checkable
+class SplitCostModel(CostModel, Protocol):
+    """A cost model that knows which part of a step is the device's and which the host's."""
+
+    def host_gap_ns(self, features: StepFeatures) -> float:
+        """The part of ``step_ns`` in which the device is idle."""

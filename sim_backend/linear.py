@@ -62,11 +62,18 @@ class LinearCostModel:
         self._decode_only = self._mixed if decode_only is None else _Branch(decode_only)
 
     def step_ns(self, features: StepFeatures, now: int) -> int:  # noqa: ARG002 - the protocol's signature
-        branch = self._mixed if features.prefill_tokens else self._decode_only
-        return branch.step_ns(features)
+        branch = self._branch(features)
+        return max(round(branch.device_ns(features) + branch.host_gap_ns(features)), 1)
+
+    def host_gap_ns(self, features: StepFeatures) -> float:
+        """The part of ``step_ns`` in which the device is idle."""
+        return self._branch(features).host_gap_ns(features)
 
     def wake_ns(self, now: int) -> int:
         return now
+
+    def _branch(self, features: StepFeatures) -> _Branch:
+        return self._mixed if features.prefill_tokens else self._decode_only
 
 
 class _Branch:
@@ -84,9 +91,10 @@ class _Branch:
         self._per_row = terms.host_per_row_us * NS_PER_US
         self._per_started = terms.host_per_started_us * NS_PER_US
 
-    def step_ns(self, features: StepFeatures) -> int:
+    def device_ns(self, features: StepFeatures) -> float:
         tokens = features.num_padded_tokens
         device = self._base + self._slope * tokens if self._dense is None else self._dense(tokens) * NS_PER_MS
-        host = self._host_gap + self._per_row * features.num_rows + self._per_started * features.num_started
-        device = max(device, self._floor) + self._per_context * features.decode_context
-        return max(round(device + host), 1)
+        return max(device, self._floor) + self._per_context * features.decode_context
+
+    def host_gap_ns(self, features: StepFeatures) -> float:
+        return self._host_gap + self._per_row * features.num_rows + self._per_started * features.num_started

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 from sched_core.features import StepFeatures
 
@@ -16,17 +17,20 @@ class ReplayCostModel:
 
     ``intervals`` has one ``(start_ns, end_ns)`` per recorded step, in order. Step ``i`` of the simulation ends at
     ``end_ns[i]``; an idle engine wakes at the recorded start of its next step, since arrivals enter at step
-    starts. One object serves one run: it remembers which step comes next.
+    starts. ``wakes`` are further times at which the recorded engine was awake, such as when it refused a request
+    while idle: it wakes at the first of either that is not past. One object serves one run: it remembers which step
+    comes next.
 
     Raises:
         ValueError: an interval that is empty or starts before the previous one ended.
         ReplayError: from ``step_ns``, when the recording is exhausted or a step would have to end before it starts.
     """
 
-    __slots__ = ("_intervals", "_num_steps")
+    __slots__ = ("_intervals", "_num_steps", "_wakes")
 
-    def __init__(self, intervals: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, intervals: Sequence[tuple[int, int]], wakes: Iterable[int] = ()) -> None:
         self._intervals = tuple((int(start), int(end)) for start, end in intervals)
+        self._wakes = sorted(wakes)
         self._num_steps = 0
         _check(self._intervals)
 
@@ -44,9 +48,11 @@ class ReplayCostModel:
         return end - now
 
     def wake_ns(self, now: int) -> int:
-        if self._num_steps >= len(self._intervals):
-            return now
-        return max(now, self._intervals[self._num_steps][0])
+        place = bisect_left(self._wakes, now)
+        known = self._wakes[place : place + 1]
+        if self._num_steps < len(self._intervals):
+            known.append(max(now, self._intervals[self._num_steps][0]))
+        return min(known, default=now)
 
 
 def _check(intervals: tuple[tuple[int, int], ...]) -> None:

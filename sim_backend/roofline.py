@@ -34,7 +34,7 @@ class RooflineCostModel:
         device += self.decode_attention_ns(features.decode_context)
         device += self.prefill_attention_ns(features.prefill_pairs, features.prefill_context)
         device += self.head_ns(features.num_samples)
-        return max(round(self._launched_ns(device, features.graph_mode) + self._host_gap_ns(features)), 1)
+        return max(round(self._launched_ns(device, features.graph_mode) + self.host_gap_ns(features)), 1)
 
     def wake_ns(self, now: int) -> int:
         return now
@@ -67,7 +67,8 @@ class RooflineCostModel:
             return max(device, self._hardware.eager_layer_us * self._model.num_hidden_layers * NS_PER_US)
         return device + self._hardware.graph_launch_us * NS_PER_US
 
-    def _host_gap_ns(self, features: StepFeatures) -> float:
+    def host_gap_ns(self, features: StepFeatures) -> float:
+        """The part of ``step_ns`` in which the device is idle."""
         hardware = self._hardware
         per_row = hardware.host_per_row_us * features.num_rows
         per_started = hardware.host_per_started_us * features.num_started

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from experiments.metrics import request_latencies
-from experiments.metrics.latency import Floats
+from experiments.metrics.latency import Floats, Latencies
 from experiments.metrics.statistics import NS_PER_MS, percentile_name
 from experiments.plots.run_folder import read_run_folder
 from experiments.plots.style import OKABE_ITO, colours, plain_numbers, save, stacked_panels
@@ -18,6 +18,7 @@ from sched_core.record import RunRecord
 LATENCIES = ("ttft", "tpot", "itl")
 MARKED = ((50, "o"), (90, "s"), (99, "^"))
 LOG_FROM_TAIL = 5  # p99.9 over the median
+FURTHEST_OVER_TAIL = 2  # a single outlier must not press everything else to the left
 PANEL_HEIGHT = 1.45
 
 
@@ -38,16 +39,22 @@ def plot_compare_cdfs(runs: Mapping[str, RunRecord | Path], out: Path) -> list[P
     ``runs`` maps labels to records or run folders.
     """
     found = {label: request_latencies(_record(run)) for label, run in runs.items()}
-    with stacked_panels(len(LATENCIES), PANEL_HEIGHT, "") as (figure, axes):
-        for ax, name in zip(axes, LATENCIES, strict=True):
+    return [draw_cdfs(found, LATENCIES, out / "compare_cdfs.png")]
+
+
+def draw_cdfs(found: Mapping[str, Latencies], names: Sequence[str], path: Path, title: str = "") -> Path:
+    """One panel per latency of ``names`` with a curve per label, the first drawn widest so that all stay visible."""
+    with stacked_panels(len(names), PANEL_HEIGHT, "") as (figure, axes):
+        for ax, name in zip(axes, names, strict=True):
             samples = [getattr(latencies, name) / NS_PER_MS for latencies in found.values()]
             _scale(ax, name, samples)
-            for values, colour, label in zip(samples, colours(len(found)), found, strict=True):
-                _curve(ax, values, colour, label)
+            for rank, (values, colour, label) in enumerate(zip(samples, colours(len(found)), found, strict=True)):
+                _curve(ax, values, colour, label, linewidth=1.2 + 0.8 * max(min(len(found), 3) - 1 - rank, 0))
                 _marks_only(ax, values, colour)
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend([*handles, *_mark_handles()], [*labels, *_mark_names()], loc="outside upper center", ncols=3)
-        return [save(figure, out / "compare_cdfs.png")]
+        keys = ([*handles, *_mark_handles()], [*labels, *_mark_names()])
+        figure.legend(*keys, loc="outside upper center", ncols=3, title=title or None, title_fontsize=8)
+        return save(figure, path)
 
 
 def _record(run: RunRecord | Path) -> RunRecord:
@@ -68,10 +75,11 @@ def _scale(ax: Any, name: str, samples: list[Floats]) -> None:
         ax.set_xlim(pooled.min() / 1.15, pooled.max() * 1.15)
         plain_numbers(ax.xaxis)
     else:
-        ax.set_xlim(left=0, right=max(float(pooled.max()) * 1.03, 1e-3))
+        furthest = min(float(pooled.max()), FURTHEST_OVER_TAIL * float(tail))
+        ax.set_xlim(left=0, right=max(furthest * 1.03, 1e-3))
 
 
-def _curve(ax: Any, samples: Floats, colour: Any, label: str = "") -> None:
+def _curve(ax: Any, samples: Floats, colour: Any, label: str = "", linewidth: float = 1.2) -> None:
     """The empirical CDF, drawn through at most a thousand points and denser in the tail."""
     if len(samples) == 0:
         ax.plot([], [], color=colour, label=label)
@@ -80,7 +88,8 @@ def _curve(ax: Any, samples: Floats, colour: Any, label: str = "") -> None:
     if len(samples) < len(levels):
         levels = np.arange(1, len(samples) + 1) / len(samples)
     values = np.quantile(samples, levels, method="inverted_cdf")
-    ax.plot(np.r_[values[0], values], np.r_[0.0, levels], drawstyle="steps-post", color=colour, label=label)
+    style = {"drawstyle": "steps-post", "color": colour, "label": label, "linewidth": linewidth}
+    ax.plot(np.r_[values[0], values], np.r_[0.0, levels], **style)
 
 
 def _mark(ax: Any, samples: Floats, colour: str) -> None:

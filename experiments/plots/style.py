@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from experiments.atomic import write_files
 from experiments.errors import ConfigError
 
 COLUMN_WIDTH = 3.4  # inches
@@ -59,13 +60,11 @@ def stacked_panels(
 
 
 def save(figure: Any, path: Path) -> Path:
-    """Write the figure; the suffix of ``path`` chooses the format. The same data gives the same bytes."""
+    """Write the figure atomically; the suffix of ``path`` chooses the format. The same data gives the same bytes."""
     metadata = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
+    suffix = path.suffix.removeprefix(".") or None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata=metadata)
-    except OSError as error:
-        raise ConfigError(f"cannot be written ({error.strerror}); choose another place", file=path) from error
+        write_files(path.parent, {path.name: lambda place: figure.savefig(place, format=suffix, metadata=metadata)})
     except ValueError as error:  # a suffix that is no format
         raise ConfigError(f"{error}; use .png, .pdf or .svg", file=path) from error
     return path

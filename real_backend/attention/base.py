@@ -20,7 +20,8 @@ class AttentionMetadata:
 
     The first ``num_decodes`` rows have one new token each; the rows after them any number. ``max_seqlen_q`` and
     ``max_seqlen_k`` are upper bounds. ``mixed_graph`` marks the capture of a CUDA graph that will be replayed on rows
-    of any lengths, also 0: ``num_decodes`` is then 0 and ``max_seqlen_q`` the graph's token count.
+    of any lengths, also 0: ``num_decodes`` is then 0 and ``max_seqlen_q`` the graph's token count. ``captured`` marks
+    the capture of any CUDA graph: launches then cost the host nothing.
     """
 
     cu_seqlens_q: torch.Tensor
@@ -32,6 +33,7 @@ class AttentionMetadata:
     max_seqlen_q: int
     max_seqlen_k: int
     mixed_graph: bool = False
+    captured: bool = False
 
     @property
     def num_rows(self) -> int:

@@ -41,15 +41,30 @@ def decode_rows(meta: AttentionMetadata) -> RowGroup | None:
 def prefill_rows(meta: AttentionMetadata) -> RowGroup | None:
     """The rows after the decode rows, None when every row decodes."""
     first = meta.num_decodes
+    if first == 0:
+        return all_rows(meta)
     if first == meta.num_rows:
         return None
     cu_seqlens_q, cu_seqlens_k = meta.cu_seqlens_q[first:], meta.cu_seqlens_k[first:]
     return RowGroup(
         first_token=meta.num_decode_tokens,
-        cu_seqlens_q=cu_seqlens_q - meta.num_decode_tokens,
+        cu_seqlens_q=cu_seqlens_q - first,
         cu_seqlens_k=cu_seqlens_k - cu_seqlens_k[:1],
         seqused_k=meta.seqused_k[first:],
         block_table=meta.block_table[first:],
+        max_seqlen_q=meta.max_seqlen_q,
+        max_seqlen_k=meta.max_seqlen_k,
+    )
+
+
+def all_rows(meta: AttentionMetadata) -> RowGroup:
+    """The whole step as one group."""
+    return RowGroup(
+        first_token=0,
+        cu_seqlens_q=meta.cu_seqlens_q,
+        cu_seqlens_k=meta.cu_seqlens_k,
+        seqused_k=meta.seqused_k,
+        block_table=meta.block_table,
         max_seqlen_q=meta.max_seqlen_q,
         max_seqlen_k=meta.max_seqlen_k,
     )

@@ -6,38 +6,12 @@ import math
 from dataclasses import dataclass
 
 import torch
-import triton
 
 from real_backend.attention.base import AttentionMetadata, AttentionShape
-from real_backend.kernels.triton_decode import combine_kernel, decode_kernel
+from real_backend.attention.tile_sizes import TileSizes, num_multiprocessors
+from real_backend.attention.triton_decode import TritonDecode
 from real_backend.kernels.triton_prefill import prefill_kernel
 from sched_core.dispatch import GraphSupport
-
-_MAX_SPLITS = 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TileSizes:
-    """How the kernels cut their work.
-
-    ``block_m`` query lines (``small_block_m`` where that would leave half the GPU idle) by ``block_n`` keys in a
-    prefill tile, ``decode_block_n`` keys in a step of a decode row; stages are copies in flight.
-    """
-
-    block_m: int
-    small_block_m: int
-    block_n: int
-    prefill_stages: int
-    decode_block_n: int
-    decode_stages: int
-
-    @classmethod
-    def of_device(cls, device: torch.device) -> TileSizes:
-        """From sm_90 on an SM has twice the shared memory of an sm_89, where the tiles must fit in 99 KiB."""
-        is_roomy = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] >= 9
-        if is_roomy:
-            return cls(block_m=128, small_block_m=64, block_n=64, prefill_stages=3, decode_block_n=64, decode_stages=3)
-        return cls(block_m=128, small_block_m=64, block_n=64, prefill_stages=2, decode_block_n=32, decode_stages=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,17 +35,13 @@ class TritonBackend:
         self._sizes = tile_sizes or TileSizes.of_device(shape.device)
         self._group = shape.num_heads // shape.num_kv_heads
         self._scale_log2 = shape.head_dim**-0.5 * math.log2(math.e)
-        self._num_sms = _num_sms(shape.device)
-        lines = self._most_programs() // shape.num_kv_heads * shape.num_heads
-        self._partial = torch.empty((lines, shape.head_dim), device=shape.device, dtype=torch.float32)
-        self._partial_lse = torch.empty(lines, device=shape.device, dtype=torch.float32)
+        self._num_sms = num_multiprocessors(shape.device)
+        self._decode = TritonDecode(shape, self._sizes)
         self._meta: AttentionMetadata | None = None
-        self._num_splits = 1
         self._tiles: PrefillTiles | None = None
 
     def begin_step(self, meta: AttentionMetadata) -> None:
         self._meta = meta
-        self._num_splits = self._splits(self._num_decode_rows(meta))
         has_prefills = meta.num_decodes < meta.num_rows
         self._tiles = prefill_tiles(meta, self._block_m(meta), self._group) if has_prefills else None
 
@@ -82,80 +52,16 @@ class TritonBackend:
         meta = self._meta
         if meta is None:
             raise RuntimeError("forward before begin_step")
-        num_decode_rows = self._num_decode_rows(meta)
+        num_decode_rows = meta.num_rows if meta.mixed_graph else meta.num_decodes  # in a mixed graph any may be one
         if num_decode_rows:
-            self._decode(meta, num_decode_rows, q, k_cache, v_cache, out)
+            self._decode.forward(meta, num_decode_rows, q, k_cache, v_cache, out)
         if self._tiles is not None:
             self._prefill(meta, self._tiles, q, k_cache, v_cache, out)
-
-    @staticmethod
-    def _num_decode_rows(meta: AttentionMetadata) -> int:
-        """In a mixed graph any row may turn out to be a decode row."""
-        return meta.num_rows if meta.mixed_graph else meta.num_decodes
-
-    def _most_programs(self) -> int:
-        """Decode programs that keep the GPU busy: splitting stops there, and so does the room for partial results."""
-        return 4 * self._num_sms
-
-    def _splits(self, num_rows: int) -> int:
-        """Parts of a row; those that a short row does not need end at once."""
-        return max(1, min(self._most_programs() // (max(num_rows, 1) * self._shape.num_kv_heads), _MAX_SPLITS))
 
     def _block_m(self, meta: AttentionMetadata) -> int:
         num_lines = (len(meta.slot_mapping) - meta.num_decode_tokens) * self._shape.num_heads
         is_small = num_lines // self._sizes.block_m < self._num_sms // 2
         return self._sizes.small_block_m if is_small else self._sizes.block_m
-
-    def _decode(
-        self,
-        meta: AttentionMetadata,
-        num_rows: int,
-        q: torch.Tensor,
-        k_cache: torch.Tensor,
-        v_cache: torch.Tensor,
-        out: torch.Tensor,
-    ) -> None:
-        shape, splits = self._shape, self._num_splits
-        decode_kernel[(shape.num_kv_heads, num_rows, splits)](
-            q,
-            k_cache,
-            v_cache,
-            out,
-            self._partial,
-            self._partial_lse,
-            meta.cu_seqlens_q,
-            meta.seqused_k,
-            meta.block_table,
-            q.stride(0),
-            meta.block_table.stride(0),
-            self._scale_log2,
-            NUM_KV_HEADS=shape.num_kv_heads,
-            GROUP=self._group,
-            GROUP_BLOCK=max(16, triton.next_power_of_2(self._group)),
-            HEAD_DIM=shape.head_dim,
-            PAGE_SIZE=shape.block_size,
-            BLOCK_N=self._sizes.decode_block_n,
-            IS_SPLIT=splits > 1,
-            num_warps=4,
-            num_stages=self._sizes.decode_stages,
-        )
-        if splits > 1:
-            self._combine(meta, num_rows, out)
-
-    def _combine(self, meta: AttentionMetadata, num_rows: int, out: torch.Tensor) -> None:
-        combine_kernel[(self._shape.num_heads, num_rows)](
-            self._partial,
-            self._partial_lse,
-            out,
-            meta.cu_seqlens_q,
-            meta.seqused_k,
-            self._num_splits,
-            NUM_HEADS=self._shape.num_heads,
-            HEAD_DIM=self._shape.head_dim,
-            BLOCK_N=self._sizes.decode_block_n,
-            MAX_SPLITS=_MAX_SPLITS,
-            num_warps=4,
-        )
 
     def _prefill(
         self,
@@ -209,9 +115,3 @@ def prefill_tiles(meta: AttentionMetadata, block_m: int, group: int) -> PrefillT
     rows = torch.searchsorted(ends, tile_ids, out_int32=True, right=True)
     firsts = (ends - tiles_of_row)[rows.clamp(max=num_rows - 1)]
     return PrefillTiles(block_m=block_m, rows=rows + first, starts=(tile_ids - firsts) * queries)
-
-
-def _num_sms(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 8  # Triton's interpreter: any number does
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -31,8 +31,13 @@ class PointwiseKernels(Protocol):
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         """``x / rms(x) * weight`` over the last dimension of x [T, H], in a new tensor."""
 
-    def add_rms_norm(self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> None:
-        """``residual += x``, then ``x = rms_norm(residual)``, both in place; x and residual are [T, H]."""
+    def linear_add_norm(
+        self, x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor, norm: torch.Tensor, eps: float
+    ) -> torch.Tensor:
+        """``residual += x @ weight.T`` in place, then ``rms_norm(residual)`` in x's type, in a new tensor.
+
+        x is [T, in], weight [out, in], residual float32 [T, out] and norm [out].
+        """
 
     def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
         """``silu(gate) * up`` [T, I] of gate_up [T, 2 I]."""

@@ -14,10 +14,11 @@ class TorchKernels:
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         return _normalised(x.float(), weight, eps).to(x.dtype)
 
-    def add_rms_norm(self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> None:
-        total = residual.float() + x.float()
-        residual.copy_(total)
-        x.copy_(_normalised(total, weight, eps))
+    def linear_add_norm(
+        self, x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor, norm: torch.Tensor, eps: float
+    ) -> torch.Tensor:
+        residual += functional.linear(x, weight)
+        return _normalised(residual, norm, eps).to(x.dtype)
 
     def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
         gate, up = gate_up.float().chunk(2, dim=-1)

@@ -11,17 +11,14 @@ from real_backend.kernels.base import QkvStore
 
 @triton.jit
 def _rms_norm_kernel(
-    x_ptr: tl.tensor, residual_ptr: tl.tensor, weight_ptr: tl.tensor, out_ptr: tl.tensor, eps: tl.tensor,
-    ADD: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr: tl.tensor, weight_ptr: tl.tensor, out_ptr: tl.tensor, eps: tl.tensor,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
-    """One program a row. With ADD, x is first added to the residual, which takes the sum."""
+    """One program a row."""
     columns = tl.arange(0, BLOCK)
     inside = columns < WIDTH
     row = tl.program_id(0).to(tl.int64) * WIDTH
     x = tl.load(x_ptr + row + columns, mask=inside, other=0.0).to(tl.float32)
-    if ADD:
-        x += tl.load(residual_ptr + row + columns, mask=inside, other=0.0).to(tl.float32)
-        tl.store(residual_ptr + row + columns, x, mask=inside)
     inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / WIDTH + eps)
     weight = tl.load(weight_ptr + columns, mask=inside, other=0.0).to(tl.float32)
     tl.store(out_ptr + row + columns, x * inverse_rms * weight, mask=inside)
@@ -70,28 +67,28 @@ def _norm_rope_heads(
 def _norm_rope_store_kernel(
     qkv_ptr: tl.tensor, positions_ptr: tl.tensor, slots_ptr: tl.tensor, cos_sin_ptr: tl.tensor, q_norm_ptr: tl.tensor,
     k_norm_ptr: tl.tensor, k_cache_ptr: tl.tensor, v_cache_ptr: tl.tensor, eps: tl.tensor,
-    NORMALISE: tl.constexpr, NUM_KV_HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_BLOCK: tl.constexpr,
-    HALF: tl.constexpr, HALF_BLOCK: tl.constexpr,
+    NORMALISE: tl.constexpr, NUM_HEADS: tl.constexpr, HEADS_BLOCK: tl.constexpr, NUM_KV_HEADS: tl.constexpr,
+    KV_HEADS_BLOCK: tl.constexpr, HALF: tl.constexpr, HALF_BLOCK: tl.constexpr,
 ) -> None:  # fmt: skip
-    """One program for a token's k and v head and the GROUP q heads that share them; a head is two halves to rotate."""
-    token = (tl.program_id(0) // NUM_KV_HEADS).to(tl.int64)
-    kv_head = tl.program_id(0) % NUM_KV_HEADS
+    """One program a token: all its q heads, then its k and v heads; a head is two halves to rotate."""
+    token = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, HALF_BLOCK)[None, :]
     inside = dims < HALF
     rotation = cos_sin_ptr + tl.load(positions_ptr + token) * (2 * HALF) + dims
-    token_ptr = qkv_ptr + token * ((GROUP + 2) * NUM_KV_HEADS * 2 * HALF)
-    heads = tl.arange(0, GROUP_BLOCK)[:, None]
-    q = token_ptr + (kv_head * GROUP + heads) * (2 * HALF) + dims
-    q_mask = (heads < GROUP) & inside
-    _norm_rope_heads(q, q, q_mask, q_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
+    token_ptr = qkv_ptr + token * ((NUM_HEADS + 2 * NUM_KV_HEADS) * 2 * HALF) + dims
+    heads = tl.arange(0, HEADS_BLOCK)[:, None]
+    q = token_ptr + heads * (2 * HALF)
+    _norm_rope_heads(q, q, (heads < NUM_HEADS) & inside, q_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
     slot = tl.load(slots_ptr + token)
     if slot >= 0:
-        k = token_ptr + (NUM_KV_HEADS * GROUP + kv_head) * (2 * HALF) + dims
-        place = (slot * NUM_KV_HEADS + kv_head) * (2 * HALF) + dims
-        _norm_rope_heads(k, k_cache_ptr + place, inside, k_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
-        first, second = _load_halves(k + NUM_KV_HEADS * 2 * HALF, inside, HALF)
-        tl.store(v_cache_ptr + place, first, mask=inside)
-        tl.store(v_cache_ptr + place + HALF, second, mask=inside)
+        kv_heads = tl.arange(0, KV_HEADS_BLOCK)[:, None]
+        mask = (kv_heads < NUM_KV_HEADS) & inside
+        k = token_ptr + (NUM_HEADS + kv_heads) * (2 * HALF)
+        place = (slot * NUM_KV_HEADS + kv_heads) * (2 * HALF) + dims
+        _norm_rope_heads(k, k_cache_ptr + place, mask, k_norm_ptr + dims, rotation, inside, eps, NORMALISE, HALF)
+        first, second = _load_halves(k + NUM_KV_HEADS * 2 * HALF, mask, HALF)
+        tl.store(v_cache_ptr + place, first, mask=mask)
+        tl.store(v_cache_ptr + place + HALF, second, mask=mask)
 
 
 class TritonKernels:
@@ -99,11 +96,18 @@ class TritonKernels:
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         out = torch.empty_like(x)
-        _launch_norm(x, None, weight, out, eps)
+        _launch_norm(x, weight, out, eps)
         return out
 
-    def add_rms_norm(self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> None:
-        _launch_norm(x, residual, weight, x, eps)
+    def linear_add_norm(
+        self, x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor, norm: torch.Tensor, eps: float
+    ) -> torch.Tensor:
+        # The product adds to the residual itself: no rounding of its result, and less memory traffic for both together.
+        wider = {} if x.dtype == residual.dtype else {"out_dtype": residual.dtype}
+        torch.addmm(residual, x, weight.T, out=residual, **wider)
+        out = torch.empty_like(residual, dtype=x.dtype)
+        _launch_norm(residual, norm, out, eps)
+        return out
 
     def silu_mul(self, gate_up: torch.Tensor) -> torch.Tensor:
         num_tokens, width = gate_up.shape[0], gate_up.shape[1] // 2
@@ -118,10 +122,10 @@ class TritonKernels:
         self, qkv: torch.Tensor, positions: torch.Tensor, slot_mapping: torch.Tensor, store: QkvStore
     ) -> None:
         num_kv_heads, head_dim = store.k_cache.shape[2:]
-        group = qkv.shape[1] // (num_kv_heads * head_dim) - 2
+        num_heads = qkv.shape[1] // head_dim - 2 * num_kv_heads
         if len(qkv) == 0:
             return
-        _norm_rope_store_kernel[(len(qkv) * num_kv_heads,)](
+        _norm_rope_store_kernel[(len(qkv),)](
             qkv,
             positions,
             slot_mapping,
@@ -132,30 +136,20 @@ class TritonKernels:
             store.v_cache,
             store.eps,
             NORMALISE=store.q_norm is not None,
+            NUM_HEADS=num_heads,
+            HEADS_BLOCK=triton.next_power_of_2(num_heads),
             NUM_KV_HEADS=num_kv_heads,
-            GROUP=group,
-            GROUP_BLOCK=triton.next_power_of_2(group),
+            KV_HEADS_BLOCK=triton.next_power_of_2(num_kv_heads),
             HALF=head_dim // 2,
             HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
-            num_warps=1,
+            num_warps=4,
         )
 
 
-def _launch_norm(
-    x: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, out: torch.Tensor, eps: float
-) -> None:
+def _launch_norm(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> None:
     num_tokens, width = x.shape
     if num_tokens == 0:
         return
     block = triton.next_power_of_2(width)
-    _rms_norm_kernel[(num_tokens,)](
-        x,
-        x if residual is None else residual,
-        weight,
-        out,
-        eps,
-        ADD=residual is not None,
-        WIDTH=width,
-        BLOCK=block,
-        num_warps=min(max(block // 512, 1), 16),
-    )
+    num_warps = min(max(block // 512, 1), 16)
+    _rms_norm_kernel[(num_tokens,)](x, weight, out, eps, WIDTH=width, BLOCK=block, num_warps=num_warps)

@@ -50,13 +50,21 @@ class CalibratedCostModel:
         for index, least, greatest in self._covered:
             if not least <= features[index] <= greatest:  # type: ignore[operator] # never the graph mode
                 self._leave_range(StepFeatures._fields[index], features[index], least, greatest)
-        mode = self._modes.get(features.graph_mode)
-        if mode is None:
-            raise CalibrationRangeError(self._no_terms(features.graph_mode))
-        return mode.step_ns(features)
+        mode = self._mode(features)
+        return max(round(mode.device_ns(features) + mode.host_gap_ns(features)), 1)
+
+    def host_gap_ns(self, features: StepFeatures) -> float:
+        """The part of ``step_ns`` in which the device is idle."""
+        return self._mode(features).host_gap_ns(features)
 
     def wake_ns(self, now: int) -> int:
         return now
+
+    def _mode(self, features: StepFeatures) -> _Mode:
+        mode = self._modes.get(features.graph_mode)
+        if mode is None:
+            raise CalibrationRangeError(self._no_terms(features.graph_mode))
+        return mode
 
     def _leave_range(self, name: str, value: object, least: int, greatest: int) -> None:
         message = f"calibration of {self._name}: {name} {value} is outside the covered {least}..{greatest}"
@@ -87,11 +95,14 @@ class _Mode:
         microseconds = (gap.base_ms * 1e3, gap.per_row_us, gap.per_started_us, gap.per_prefill_row_us)
         self._host = tuple(term * NS_PER_US for term in microseconds)
 
-    def step_ns(self, features: StepFeatures) -> int:
+    def device_ns(self, features: StepFeatures) -> float:
         # Taken apart at once: reading fields by name costs more than all the arithmetic.
-        _, rows, decodes, context, _, pairs, keys, samples, started, _, padded_tokens = features
+        _, rows, _, context, _, pairs, keys, samples, _, _, padded_tokens = features
         device = self._dense(padded_tokens) + self._per_context * context + self._per_pair * pairs
         device += self._per_key * keys + self._per_row * rows + self._per_sample * samples
+        return max(device, self._floor)
+
+    def host_gap_ns(self, features: StepFeatures) -> float:
+        _, rows, decodes, _, _, _, _, _, started, _, _ = features
         base, per_row, per_started, per_prefill_row = self._host
-        host = base + per_row * rows + per_started * started + per_prefill_row * (rows - decodes)
-        return max(round(max(device, self._floor) + host), 1)
+        return base + per_row * rows + per_started * started + per_prefill_row * (rows - decodes)

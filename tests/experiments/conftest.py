@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.experiments.real_runs import run_real
 from tests.experiments.small_experiments import CommandLine, write
 
 
@@ -18,3 +19,11 @@ def run(twinserve, tmp_path):
         return twinserve("run", write(tmp_path, data), "--out", tmp_path / "out", *arguments)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def eventful_run(tmp_path_factory):
+    """The folder of a finished real run; not to be changed."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    return run_real(tmp_path_factory.mktemp("eventful"))

@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import arrays
 
 from experiments.errors import ConfigError
 from experiments.parquet import write_columns
+from experiments.plots import errors as errors_module
 from experiments.plots import plot_compare_cdfs, plot_run, plot_sweep
 from experiments.plots import sweep as sweep_module
 from experiments.plots import timeline as timeline_module
@@ -274,3 +275,16 @@ def test_the_axis_of_a_sweep_can_be_chosen(drawn, tmp_path):
     plot_sweep(table, keys, tmp_path, across="engine.max_num_batched_tokens")
     labels = [figure.axes[-1].get_xlabel() for figure in drawn]
     assert labels == ["long-prefill threshold (tokens)", "token budget (tokens per step)"]
+
+
+def test_parts_of_an_error_are_stacked_away_from_zero_and_the_whole_is_marked(monkeypatch, tmp_path):
+    drawn = {}
+    monkeypatch.setattr(errors_module, "save", lambda figure, path: drawn.setdefault("ax", figure.axes[0]) and path)
+    totals = {"TTFT p99": 5.0, "unknown": None, "ITL p50": -9.0}
+    parts = {"one": {"TTFT p99": 20.0, "ITL p50": -4.0}, "other": {"TTFT p99": -15.0, "ITL p50": -5.0}}
+    errors_module.plot_error_split(totals, parts, "title", tmp_path / "x.png")
+    ax = drawn["ax"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["TTFT p99", "ITL p50"]
+    spans = [(bar.get_x(), bar.get_width()) for container in ax.containers for bar in container]
+    assert spans == [(0, 20), (0, -4), (0, -15), (-4, -5)]
+    assert [line.get_xdata().tolist() for line in ax.lines if line.get_marker() == "D"] == [[5.0, -9.0]]

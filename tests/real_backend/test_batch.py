@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from real_backend.batch import build_batch, decodes_first, plan_order
+from real_backend.request_state import RequestTables
 from sched_core.plan import StepPlan
 
 BLOCK_SIZE = 4
@@ -40,20 +41,19 @@ def tables(token_rows, block_rows, filler=-1):
         tokens[row, : len(ids)] = ids
     for row, ids in enumerate(block_rows):
         blocks[row, : len(ids)] = ids
-    return tokens, blocks
+    return RequestTables(tokens, blocks, np.arange(len(token_rows)) + 1, BLOCK_SIZE)
 
 
 @pytest.fixture
 def note():
     """Sequences A (decode), B (chunk behind a cached prefix) and C (fresh prefill) of the note."""
     plan = make_plan(computed=[6, 4, 0], new=[1, 3, 4], samples=[True, False, True])
-    tokens, blocks = tables([range(11, 18), range(21, 31), range(31, 35)], [[5, 2], [7, 9], [3]])
-    return plan, tokens, blocks
+    return plan, tables([range(11, 18), range(21, 31), range(31, 35)], [[5, 2], [7, 9], [3]])
 
 
 def test_the_note_example_gives_every_value_of_the_note(note):
-    plan, tokens, blocks = note
-    batch = build_batch(plan, plan_order(plan), tokens, blocks, np.arange(3), BLOCK_SIZE)
+    plan, known = note
+    batch = build_batch(plan, plan_order(plan), known, np.arange(3))
     assert batch.input_ids.tolist() == [17, 25, 26, 27, 31, 32, 33, 34]
     assert batch.positions.tolist() == [6, 4, 5, 6, 0, 1, 2, 3]
     assert batch.cu_seqlens_q.tolist() == [0, 1, 4, 8]
@@ -62,47 +62,48 @@ def test_the_note_example_gives_every_value_of_the_note(note):
     assert batch.max_seqlen_k == 7
     assert batch.slot_mapping.tolist() == [10, 36, 37, 38, 12, 13, 14, 15]
     assert batch.context_lens.tolist() == [7, 7, 4]
-    assert batch.block_tables.tolist() == [[5, 2], [7, 9], [3, -1]]
-    assert batch.logits_rows.tolist() == [0, 2]
+    assert batch.table_rows.table[batch.table_rows.owners, :2].tolist() == [[5, 2], [7, 9], [3, -1]]
+    assert batch.table_rows.last_columns.tolist() == [1, 1, 0]
     assert batch.logits_tokens.tolist() == [0, 7]
 
 
 def test_decode_rows_come_first_and_sampling_rows_keep_the_order_of_the_plan():
     plan = make_plan(computed=[4, 6, 0, 2], new=[3, 1, 4, 1], samples=[True, True, False, True])
-    tokens, blocks = tables([range(10, 20), range(20, 30), range(30, 40), range(40, 50)], [[1, 2], [3, 4], [5], [6]])
-    batch = build_batch(plan, decodes_first(plan), tokens, blocks, np.arange(4), BLOCK_SIZE)
+    known = tables([range(10, 20), range(20, 30), range(30, 40), range(40, 50)], [[1, 2], [3, 4], [5], [6]])
+    batch = build_batch(plan, decodes_first(plan), known, np.arange(4))
     assert batch.input_ids.tolist() == [26, 42, 14, 15, 16, 30, 31, 32, 33]
     assert batch.num_decodes == 2
     assert batch.context_lens.tolist() == [7, 3, 7, 4]
-    assert batch.logits_rows.tolist() == [2, 0, 1]  # plan rows 0, 1 and 3
-    assert batch.logits_tokens.tolist() == [4, 0, 1]
+    assert batch.logits_tokens.tolist() == [4, 0, 1]  # plan rows 0, 1 and 3
 
 
 def test_a_first_chunk_may_be_shorter_than_a_block():
     plan = make_plan(computed=[0], new=[3], samples=[False])
-    tokens, blocks = tables([range(9)], [[2]])
-    batch = build_batch(plan, plan_order(plan), tokens, blocks, np.arange(1), BLOCK_SIZE)
+    known = tables([range(9)], [[2]])
+    batch = build_batch(plan, plan_order(plan), known, np.arange(1))
     assert batch.slot_mapping.tolist() == [8, 9, 10]
-    assert batch.block_tables.tolist() == [[2]]
 
 
 def test_no_row_may_need_logits():
     plan = make_plan(computed=[0, 4], new=[2, 4], samples=[False, False])
-    tokens, blocks = tables([range(9), range(20)], [[0], [1, 2]])
-    batch = build_batch(plan, plan_order(plan), tokens, blocks, np.arange(2), BLOCK_SIZE)
-    assert batch.logits_rows.tolist() == []
+    known = tables([range(9), range(20)], [[0], [1, 2]])
+    batch = build_batch(plan, plan_order(plan), known, np.arange(2))
     assert batch.logits_tokens.tolist() == []
 
 
 def test_rows_are_read_from_where_their_request_lives():
     plan = make_plan(computed=[1, 0], new=[1, 2], samples=[True, True])
-    tokens, blocks = tables([range(9), range(10, 20), range(20, 30)], [[0], [1], [2]])
-    batch = build_batch(plan, plan_order(plan), tokens, blocks, np.array([2, 1]), BLOCK_SIZE)
+    known = tables([range(9), range(10, 20), range(20, 30)], [[0], [1], [2]])
+    batch = build_batch(plan, plan_order(plan), known, np.array([2, 1]))
     assert batch.input_ids.tolist() == [21, 10, 11]
     assert batch.slot_mapping.tolist() == [9, 4, 5]
 
 
-@given(rows=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 12), st.booleans()), min_size=1, max_size=6))
+steps = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 12), st.booleans()), min_size=1, max_size=6)
+decode_steps = st.lists(st.tuples(st.integers(0, 20), st.just(1), st.booleans()), min_size=1, max_size=6)
+
+
+@given(rows=steps | decode_steps)
 def test_every_token_goes_to_the_block_of_its_position(rows):
     """Against a loop over rows and tokens, in both row orders."""
     computed, new, samples = zip(*rows, strict=True)
@@ -110,8 +111,9 @@ def test_every_token_goes_to_the_block_of_its_position(rows):
     count = len(rows)
     tokens = np.random.default_rng(0).integers(0, 1000, (count, 64))
     blocks = np.random.default_rng(1).permutation(count * 16).reshape(count, 16).astype(np.int32)
+    known = RequestTables(tokens, blocks, np.arange(count) + 1, BLOCK_SIZE)
     for order in (plan_order(plan), decodes_first(plan)):
-        batch = build_batch(plan, order, tokens, blocks, np.arange(count), BLOCK_SIZE)
+        batch = build_batch(plan, order, known, np.arange(count))
         wanted = [(row, place) for row in order for place in range(computed[row], computed[row] + new[row])]
         assert batch.input_ids.tolist() == [tokens[row, place] for row, place in wanted]
         assert batch.positions.tolist() == [place for _, place in wanted]

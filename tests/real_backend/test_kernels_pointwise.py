@@ -53,15 +53,20 @@ def test_rms_norm_equals_the_reference(device: str, dtype: torch.dtype, num_toke
 
 
 @on_gpu_or_interpreted
-@pytest.mark.parametrize(("num_tokens", "width"), [(0, 64), (1, 4096), (5, 1024), (3, 5120), (7, 48)])
-def test_add_rms_norm_updates_both_tensors(device: str, dtype: torch.dtype, num_tokens: int, width: int) -> None:
-    x, residual = (random(num_tokens, width, device=device, dtype=dtype, seed=seed) for seed in (0, 1))
-    weight = random(width, device=device, dtype=dtype, seed=2)
-    expected_x, expected_residual = x.clone(), residual.clone()
-    TorchKernels().add_rms_norm(expected_x, expected_residual, weight, EPS)
-    triton_kernels().add_rms_norm(x, residual, weight, EPS)
-    assert_close(residual, expected_residual)
-    assert_close(x, expected_x)
+@pytest.mark.parametrize(("num_tokens", "width"), [(0, 64), (1, 4096), (5, 1024), (7, 48), (2500, 64)])
+def test_linear_add_norm_updates_the_residual_and_returns_its_norm(
+    device: str, dtype: torch.dtype, num_tokens: int, width: int
+) -> None:
+    x = random(num_tokens, 32, device=device, dtype=dtype)
+    weight = random(width, 32, device=device, dtype=dtype, seed=1) / 6
+    residual = random(num_tokens, width, device=device, dtype=torch.float32, seed=2)
+    norm = random(width, device=device, dtype=dtype, seed=3)
+    expected = residual + x.float() @ weight.float().T
+    hidden = triton_kernels().linear_add_norm(x, weight, residual, norm, EPS)
+    assert hidden.dtype == dtype
+    torch.testing.assert_close(residual, expected, rtol=1e-2, atol=1e-2)
+    expected_hidden = TorchKernels().rms_norm(residual, norm, EPS)
+    torch.testing.assert_close(hidden.float(), expected_hidden, rtol=1e-2, atol=1e-2)
 
 
 @on_gpu_or_interpreted

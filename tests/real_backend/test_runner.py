@@ -92,7 +92,6 @@ def with_graphs(loaded: LoadedEngine, sizes: CaptureSizes) -> tuple[ModelRunner,
         eager._buffers,
         eager._states,
         eager._timer,
-        block_size=CONFIG.block_size,
         capture_sizes=sizes,
         graphs=CpuGraphs(eager._executor, replayed),
     )
@@ -219,7 +218,7 @@ def finish(engine: EngineCore, plan: StepPlan) -> list[int]:
 def check_tables(engine: EngineCore, plan: StepPlan, states: RequestStates, slots: np.ndarray) -> None:
     for request_id, slot in zip(plan.request_ids.tolist(), slots.tolist(), strict=True):
         blocks = engine._state.requests[request_id].block_ids
-        table = states.block_table[slot].tolist()
+        table = states.tables.block_ids[slot].tolist()
         assert table[: len(blocks)] == list(blocks)
         assert set(table[len(blocks) :]) <= {99}
 
@@ -237,4 +236,4 @@ def test_finished_requests_free_their_slots() -> None:
     specs = [RequestSpec(request_id=index, prompt=Prompt.of_stream(index, 9), max_tokens=2) for index in range(9)]
     plans_of(config, specs, states)
     assert sorted(states._free_slots) == [0, 1]
-    assert (states.block_table == 99).all()
+    assert (states.tables.block_ids == 99).all()

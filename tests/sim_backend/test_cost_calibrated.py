@@ -46,6 +46,14 @@ def test_eager_step_sums_its_terms_and_the_host_gap():
     assert CalibratedCostModel(CALIBRATION).step_ns(step(), 0) == pytest.approx((device + host) * 1e6, abs=1)
 
 
+def test_host_gap_is_a_part_of_the_step_that_the_device_does_not_change():
+    model = CalibratedCostModel(CALIBRATION)
+    assert model.host_gap_ns(step()) == pytest.approx((0.5 + 11 * 0.01 + 0.1) * 1e6)
+    assert model.host_gap_ns(step(num_padded_tokens=101)) == model.host_gap_ns(step(GraphMode.DECODE))
+    with pytest.raises(CalibrationRangeError, match="no terms for mixed steps"):
+        model.host_gap_ns(step(GraphMode.MIXED))
+
+
 def test_launch_floor_hides_a_short_device_time_but_not_the_host_gap():
     light = step(num_padded_tokens=1, decode_context=0, prefill_pairs=0, num_samples=0)
     assert CalibratedCostModel(CALIBRATION).step_ns(light, 0) == pytest.approx(15.71e6, abs=1)

@@ -26,6 +26,16 @@ def test_idle_engine_wakes_at_the_recorded_start_of_its_next_step():
     assert model.step_ns(STEP, 103) == 17
 
 
+def test_idle_engine_also_wakes_when_the_recorded_one_was_awake_without_a_step():
+    model = ReplayCostModel([(50, 60)], wakes=[30, 10])
+    assert model.wake_ns(8) == 10
+    assert model.wake_ns(10) == 10
+    assert model.wake_ns(11) == 30
+    assert model.wake_ns(31) == 50
+    model.step_ns(STEP, 50)
+    assert model.wake_ns(70) == 70
+
+
 def test_waking_never_goes_back_in_time_nor_past_the_end():
     model = ReplayCostModel([(5, 10)])
     assert model.wake_ns(7) == 7

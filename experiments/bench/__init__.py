@@ -1,0 +1,1 @@
+"""``twinserve bench-engine``: the real engine beside published engines and the limits of its device."""

@@ -1,0 +1,71 @@
+"""Runs the benchmark: the device's peaks, single steps, then every run of the workload."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Protocol
+
+from experiments.bench.cases import HOST_GAP, LARGE, Selection, ServingCase
+from experiments.bench.device import Device, probe
+from experiments.bench.report import BenchReport, Row
+from experiments.bench.serving import host_gap_row, serving_row
+from experiments.bench.session import Session
+from experiments.bench.steps import step_parts, step_row, time_steps
+from experiments.load import Experiment
+from experiments.progress import LateProgress
+from experiments.run import FinishedRun
+
+
+class Screen(Protocol):
+    """Where a benchmark shows how far it is."""
+
+    def bar(self, title: str, unit: str) -> LateProgress:
+        """A progress bar."""
+
+    def done(self, row: Row) -> None:
+        """A row is finished."""
+
+
+def run_bench(session: Session, selection: Selection, screen: Screen) -> BenchReport:
+    """All selected rows; one that the device cannot run has a reason in place of figures.
+
+    Raises:
+        ConfigError: the configuration is wrong, or there is no such device.
+    """
+    session.check()
+    experiments = {case.name: session.experiment(case.name, case.settings()) for case in (*selection.serving, LARGE)}
+    large = experiments[LARGE.name]
+    device = probe(large, session.out)
+    with screen.bar("single steps", "steps") as bar:
+        timings, engine = time_steps(large, selection.steps, session.repeats, bar.update)
+    step_rows = [step_row(case, timings[case.name], device) for case in selection.shown_steps]
+    for row in step_rows:
+        screen.done(row)
+    return BenchReport(
+        device=device.facts,
+        model=asdict(device.model),
+        engine=engine,
+        peaks=device.peaks,
+        rows=(*_serving_rows(session, selection, experiments, device, screen), *step_rows),
+        breakdown=tuple(step_parts(case, timings[case.name], device) for case in selection.breakdown),
+    )
+
+
+def _serving_rows(
+    session: Session, selection: Selection, experiments: dict[str, Experiment], device: Device, screen: Screen
+) -> list[Row]:
+    rows: list[Row] = []
+    runs: dict[str, FinishedRun | None] = {}
+
+    def run(case: ServingCase) -> Row:
+        with screen.bar(case.title, "requests") as bar:
+            row, runs[case.name] = serving_row(case, experiments[case.name], device, session, bar.update)
+        return row
+
+    for case in selection.serving:
+        rows.append(run(case))
+        screen.done(rows[-1])
+    if HOST_GAP in selection.names:
+        rows.append(host_gap_row(runs[LARGE.name]))
+        screen.done(rows[-1])
+    return rows

@@ -1,0 +1,1 @@
+"""A real run beside its simulation: the same decisions, and where the remaining errors come from."""

@@ -1,0 +1,1 @@
+"""Measurements of the device and of single steps of the engine."""

@@ -1,0 +1,1 @@
+"""Measures an engine over a designed grid of steps: what a calibration is fitted to."""

@@ -1,0 +1,105 @@
+"""Short runs of the whole engine loop: their host gap holds scheduling, confirming and recording.
+
+All requests are there from the start, at most ``max_concurrency`` of them running: as some end, others start beside
+those that decode, and the engine is never idle, however fast the device is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from real_backend.clock import WallClock
+from real_backend.driver import RunOutcome, run_real
+from real_backend.profiling.measurement import ProfileRow, profile_row
+from real_backend.runner import ModelRunner
+from sched_core.config import SchedulerConfig
+from sched_core.engine import EngineCore
+from sched_core.features import StepFeatures
+from sched_core.policies.registry import Policies
+from sched_core.prompt import Prompt
+from sched_core.record import Recorder
+from sched_core.spec import RequestSpec
+from sched_core.traffic import Traffic
+
+MAX_PROMPT_TOKENS = 400_000
+"""Of a run in all, about: seconds, also with many requests that could be very long."""
+OUTPUT_LEN = (16, 64)
+"""Tokens; outputs are so short that they end at different times within a run of seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRun:
+    """``num_requests`` in all, at most ``max_concurrency`` at once."""
+
+    max_concurrency: int
+    num_requests: int
+
+
+def engine_runs(max_num_seqs: int) -> list[EngineRun]:
+    """Batches that start together and run out, then batches that are refilled."""
+    closed = [count for count in (1, 8, 32, 64, 128) if count < max_num_seqs] + [max_num_seqs]
+    refilled = sorted({max(max_num_seqs // part, 1) for part in (16, 4, 1)})
+    return [
+        *(EngineRun(max_concurrency=count, num_requests=count) for count in closed),
+        *(EngineRun(max_concurrency=count, num_requests=_refills(count)) for count in refilled),
+    ]
+
+
+def _refills(count: int) -> int:
+    """Fewer turns for a larger batch, whose prompts take longer."""
+    return count + min(2 * count, max(count // 2, 32))
+
+
+class EngineRuns:
+    """Runs them on a runner that is ready; ``make_policies`` gives fresh policies, which may hold state."""
+
+    def __init__(
+        self, runner: ModelRunner, scheduler: SchedulerConfig, make_policies: Callable[[], Policies], seed: int
+    ) -> None:
+        self._runner = runner
+        self._scheduler = scheduler
+        self._make_policies = make_policies
+        self._seed = seed
+        self.runs = engine_runs(scheduler.max_num_seqs)
+
+    def measure(self, number: int, shape_id: int) -> list[ProfileRow]:
+        """Every step of run ``number``. Raises EngineError when the device is out of memory or fails."""
+        run, recorder = self.runs[number], Recorder()
+        requests, output_lens = self._requests(run, number)
+        traffic = Traffic(requests, max_concurrency=run.max_concurrency)
+        outcome = self._drive(traffic, recorder, output_lens)
+        if outcome.error is not None:
+            self._runner.release([spec.request_id for spec in requests])
+            raise outcome.error
+        return list(_rows(outcome, shape_id))
+
+    def _drive(self, traffic: Traffic, recorder: Recorder, output_lens: dict[int, int]) -> RunOutcome:
+        engine, sizes = EngineCore(self._scheduler, self._make_policies()), self._runner.capture_sizes
+        return run_real(
+            engine, self._runner, traffic, recorder, WallClock(), capture_sizes=sizes, output_lens=output_lens
+        )
+
+    def _requests(self, run: EngineRun, number: int) -> tuple[Sequence[RequestSpec], dict[int, int]]:
+        """Prompts of a 16th to the whole of half of ``max_model_len``, or of less where they would be too much work; no
+        two runs or requests share a prefix.
+        """
+        rng = np.random.default_rng((self._seed, number))
+        longest = max(min(self._scheduler.max_model_len // 2, 2 * MAX_PROMPT_TOKENS // run.num_requests), 1)
+        prompts = rng.integers(max(longest // 16, 1), longest + 1, run.num_requests).tolist()
+        outputs = rng.integers(OUTPUT_LEN[0], OUTPUT_LEN[1] + 1, run.num_requests).tolist()
+        specs = [
+            RequestSpec(request_id=index, prompt=Prompt.of_stream(number << 32 | index, length), max_tokens=output)
+            for index, (length, output) in enumerate(zip(prompts, outputs, strict=True))
+        ]
+        return specs, dict(enumerate(outputs))
+
+
+def _rows(outcome: RunOutcome, shape_id: int) -> Iterator[ProfileRow]:
+    steps = outcome.record.steps
+    features = [StepFeatures(*values) for values in zip(*(steps[name] for name in StepFeatures._fields), strict=True)]
+    times = zip(steps["start_ns"], steps["end_ns"], steps["device_ns"], strict=True)
+    for repeat, (feature, (start, end, device_ns)) in enumerate(zip(features, times, strict=True)):
+        yield profile_row("engine", shape_id, repeat, "engine", feature, (end - start, device_ns))
