@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.config import ExperimentConfig
 from experiments.cost_models import CostModelConfig, build_cost_model, known_num_blocks
 from experiments.engine_config import EngineSection
 from experiments.errors import ConfigError, DeviceError, RunError
-from experiments.graph_sizes import asked_capture_sizes, simulated_capture_sizes
+from experiments.graph_sizes import simulated_capture_sizes
 from experiments.load import Experiment
-from experiments.paths import resolve
+from experiments.real_settings import real_engine_settings
 from experiments.workloads import Workload, build_workload
 from sched_core.config import SchedulerConfig
 from sched_core.dispatch import CaptureSizes
@@ -183,14 +182,8 @@ def real_engine(experiment: Experiment) -> Iterator[tuple[Any, dict[str, Any]]]:
         ConfigError: what the engine raises in the block; DeviceError when no setting is to blame.
     """
     backend, engine_error = _real_backend()
-    config = experiment.config
-    arguments = {
-        "model": config.model.model_dump() | {"path": _model_folder(experiment)},
-        "scheduler": config.engine.scheduler_fields(),
-        "options": _engine_options(config),
-    }
     try:
-        yield backend, arguments
+        yield backend, real_engine_settings(experiment)
     except engine_error as error:
         kind = DeviceError if error.key is None else ConfigError
         raise kind(error.message, key=error.key) from error
@@ -220,23 +213,6 @@ def profiled_engine(
         yield profile
     except engine_error as error:
         raise RunError(f"{error.message}; what was measured stays", key=error.key) from error
-
-
-def _model_folder(experiment: Experiment) -> str | None:
-    path = experiment.config.model.path
-    return None if path is None else str(resolve(path, experiment.base_dir))
-
-
-def _engine_options(config: ExperimentConfig) -> dict[str, Any]:
-    """What decides how a real engine runs on its device: the fields of the backend's options."""
-    engine = config.engine
-    return config.real.model_dump() | {
-        "enforce_eager": engine.enforce_eager,
-        "capture_sizes": asked_capture_sizes(engine),
-        "num_gpu_blocks_override": engine.num_gpu_blocks_override,
-        "gpu_memory_utilization": engine.gpu_memory_utilization,
-        "seed": config.seed,
-    }
 
 
 def _real_backend() -> tuple[Any, type[Any]]:

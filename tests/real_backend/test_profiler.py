@@ -46,9 +46,7 @@ def load(folder: Path) -> LoadedEngine:
 def with_sizes(loaded: LoadedEngine, sizes: CaptureSizes) -> LoadedEngine:
     """The same engine, dispatching as if it had graphs; it runs what they stand for kernel by kernel."""
     one = loaded.runner
-    runner = ModelRunner(
-        one._executor, one._buffers, one._states, one._timer, block_size=CONFIG.block_size, capture_sizes=sizes
-    )
+    runner = ModelRunner(one._executor, one._buffers, one._states, one._timer, capture_sizes=sizes)
     return replace(loaded, runner=runner)
 
 
