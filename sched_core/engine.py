@@ -164,8 +164,7 @@ class EngineCore:
 
     def _launch(self, draft: Draft, unreported: tuple[int, ...]) -> StepPlan:
         table, scheduled = self._state.running, draft.schedule.merged()
-        rows, num_computed, num_new = scheduled.rows, scheduled.computed, scheduled.tokens
-        ends = num_computed + num_new
+        rows, ends = scheduled.rows, scheduled.ends
         samples = ends == table.num_tokens[rows]
         request_ids = table.request_ids[rows]
         if draft.preempted_rows:
@@ -173,8 +172,8 @@ class EngineCore:
         plan = StepPlan(
             step_id=self._num_steps,
             request_ids=request_ids,
-            num_computed=num_computed,
-            num_new=num_new,
+            num_computed=scheduled.computed,
+            num_new=scheduled.tokens,
             samples=samples,
             num_new_blocks=scheduled.num_blocks,
             new_block_ids=draft.schedule.block_ids(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sched_core.journal import Journal
@@ -62,7 +64,7 @@ class RunningTable:
         self.num_checking += checks_ids
         self._record((self._pop,))
 
-    def grow(self, rows: Ints, num_slots: Ints) -> None:
+    def grow(self, rows: Ints, num_slots: Sequence[int]) -> None:
         """Rows (each once) got blocks for ``num_slots`` more tokens."""
         self.capacity[rows] += num_slots
         self._record((self._shrink, rows, num_slots))
@@ -89,7 +91,7 @@ class RunningTable:
         self.requests.pop()
         self.num_checking -= int(self.checks_ids[len(self.requests)])
 
-    def _shrink(self, rows: Ints, num_slots: Ints) -> None:
+    def _shrink(self, rows: Ints, num_slots: Sequence[int]) -> None:
         self.capacity[rows] -= num_slots
 
     def _restore(self, requests: list[Request], columns: Ints, num_checking: int) -> None:
