@@ -36,6 +36,8 @@ def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: fro
         reasons = dict.fromkeys(ended & set(rows.tolist()), FinishReason.STOP) | reasons
     if token_ids is not None and table.num_checking:
         reasons |= _check_ids(table, rows, token_ids)
+    if not reasons and not aborting:
+        return sampled
     finished = _end_rows(state, reasons) if reasons else ()
     aborted = abort_requests(state, aborting) if aborting else ()
     return (*sampled, *finished, *aborted)
@@ -60,15 +62,19 @@ def abort_requests(state: SchedulerState, request_ids: frozenset[int]) -> list[F
 def _check_lengths(state: SchedulerState) -> dict[int, FinishReason]:
     """Rows that reached their last token; those that completed a block get its key."""
     table, size = state.running, len(state.running.requests)
-    reasons = {}
-    for row in (table.num_tokens[:size] >= table.check_at[:size]).nonzero()[0].tolist():
-        request, num_tokens, stop_at = table.requests[row], table.num_tokens.item(row), table.stop_at.item(row)
+    reasons: dict[int, FinishReason] = {}
+    due = (table.num_tokens[:size] >= table.check_at[:size]).nonzero()[0].tolist()
+    if not due:
+        return reasons
+    requests, block_size, hash_next_block = table.requests, state.config.block_size, state.blocks.hash_next_block
+    for row in due:
+        request, num_tokens, stop_at = requests[row], table.num_tokens.item(row), table.stop_at.item(row)
         if num_tokens >= stop_at:
             within = num_tokens < length_limit(state, request)
             reasons[row] = FinishReason.KV_CAPACITY if within else FinishReason.LENGTH
         else:
-            state.blocks.hash_next_block(request)
-            table.check_at[row] = min(stop_at, num_tokens + state.config.block_size)
+            hash_next_block(request)
+            table.check_at[row] = min(stop_at, num_tokens + block_size)
     return reasons
 
 
