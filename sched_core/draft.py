@@ -153,16 +153,17 @@ class Draft:
         edge = (ends >= self._table.capacity[rows]).nonzero()[0]  # other rows neither take nor fill a block
         taken: list[int] = []
         if len(edge):
-            num_blocks[edge], taken = self._take_blocks(rows[edge], computed[edge].tolist(), ends[edge].tolist())
+            counts, taken = self._take_blocks(rows[edge], computed[edge].tolist(), ends[edge].tolist())
+            num_blocks[edge] = counts
         self.schedule.add(Share(rows, computed, tokens, ends, num_blocks), taken)
 
     def _take_blocks(self, rows: Ints, starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
         """Give rows the blocks they need to get from ``starts`` to ``ends``; returns how many each took, and which."""
-        requests = self._table.requests
-        counts, taken = self._state.blocks.advance([requests[row] for row in rows.tolist()], starts, ends)
+        requests = [self._table.requests[row] for row in rows.tolist()]
+        counts, taken = self._state.blocks.advance(requests, starts, ends)
         if taken:
             size = self._state.config.block_size
-            self._table.grow(rows, [count * size for count in counts])
+            self._table.set_capacity(rows, [len(request.block_ids) * size for request in requests])
         return counts, taken
 
     def _make_room(self, row: int, num_blocks: int) -> bool:

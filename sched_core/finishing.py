@@ -86,14 +86,12 @@ def _check_ids(table: RunningTable, rows: Ints, token_ids: Ints) -> dict[int, Fi
 
 
 def _end_rows(state: SchedulerState, reasons: Mapping[int, FinishReason]) -> list[Finished]:
-    gone = np.zeros(state.running.size, dtype=np.bool_)
     finished = []
     for row in sorted(reasons):
-        gone[row] = True
         request = state.running.sync(row)
         state.blocks.free(request)
         finished.append(_end(state, request, reasons[row]))
-    state.running.remove(gone)
+    state.running.remove([*reasons])
     return finished
 
 
