@@ -19,7 +19,10 @@ from sched_core.state import SchedulerState
 
 
 class Draft:
-    """Implements ``StepDraft`` and ``AdmissionState``. ``budget`` is what is left of the step's tokens."""
+    """Implements ``StepDraft`` and ``AdmissionState``.
+
+    ``num_tokens`` have been scheduled so far; ``budget`` is what is left of the step's tokens.
+    """
 
     def __init__(self, state: SchedulerState, *, now: int, budget: int, defer_prefill: bool) -> None:
         self._state = state
@@ -28,8 +31,8 @@ class Draft:
         self.now = now
         self._defer_prefill = defer_prefill
         self._chunk_cap = chunk_cap(state, budget)
-        self._whole_budget = budget
         self.budget = budget
+        self.num_tokens = 0
         self.schedule = Schedule()
         self.started: list[StartedRequest] = []
         self.preempted: list[int] = []
@@ -37,12 +40,7 @@ class Draft:
 
     @property
     def is_empty(self) -> bool:
-        return self.budget == self._whole_budget
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens scheduled so far."""
-        return self._whole_budget - self.budget
+        return self.num_tokens == 0
 
     @property
     def num_running(self) -> int:
@@ -90,7 +88,7 @@ class Draft:
             selected = table.all_rows[:0] if self._defer_prefill else (table.remaining() > 1).nonzero()[0]
         else:
             selected = (table.remaining() == 1).nonzero()[0]
-        if self.preempted_rows or not self.is_empty:
+        if self.preempted_rows or self.num_tokens:
             selected = self._alive(self.schedule.without(selected))
         return self._ranked(selected) if self._state.policies.order.ranks_running else selected
 
@@ -148,6 +146,7 @@ class Draft:
     def _commit(self, rows: Ints, computed: Ints, tokens: Ints, num_tokens: int) -> None:
         """Schedule rows whose blocks are free: take them, and make the blocks that are filled findable."""
         self.budget -= num_tokens
+        self.num_tokens += num_tokens
         ends = computed + tokens
         num_blocks = np.zeros(len(rows), np.int64)
         edge = (ends >= self._table.capacity[rows]).nonzero()[0]  # other rows neither take nor fill a block
@@ -199,6 +198,7 @@ class Draft:
         tokens = self.schedule.remove(row)
         if tokens:
             self.budget += tokens
+            self.num_tokens -= tokens
             self._state.blocks.unregister_from(request, int(self._table.num_computed[row]))
         self._state.blocks.free(request)
         self._state.queue.push_front(request)
@@ -233,6 +233,7 @@ class Draft:
         blocks.pin(request, hits)
         _, taken = blocks.advance([request], [computed], [computed + chunk])
         self.budget -= chunk
+        self.num_tokens += chunk
         self.schedule.add_row(self._table.size, computed, chunk, taken)
         self._append(request, computed)
         self.started.append(

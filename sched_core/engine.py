@@ -102,11 +102,11 @@ class EngineCore:
         if not self._state.requests:
             return Idle()
         draft = self._compose(now)
-        if draft.preempted and draft.is_empty:
+        if draft.preempted and not draft.num_tokens:
             # The only row that could run gave up its place: with its blocks free, try again in the same step.
             self._remove_preempted(draft.preempted_rows, draft.schedule.merged().rows)
             draft = self._compose(now)
-        return self._idle(now) if draft.is_empty else self._launch(draft, unreported)
+        return self._launch(draft, unreported) if draft.num_tokens else self._idle(now)
 
     def finish_step(self, step_id: int, result: StepResult, now: int) -> tuple[Event, ...]:
         """Confirm the step in flight: count its tokens, apply stop rules, return what happened."""
@@ -164,7 +164,8 @@ class EngineCore:
         return bool((self._state.running.remaining() == 1).any())
 
     def _launch(self, draft: Draft, unreported: tuple[int, ...]) -> StepPlan:
-        table, scheduled = self._state.running, draft.schedule.merged()
+        state, scheduled = self._state, draft.schedule.merged()
+        table = state.running
         rows, ends = scheduled.rows, scheduled.ends
         samples = ends == table.num_tokens[rows]
         request_ids = table.request_ids[rows]
@@ -182,9 +183,9 @@ class EngineCore:
             self._unreported,
             draft.num_tokens,
             int(np.count_nonzero(samples)),
-            len(self._state.queue),
+            len(state.queue),
             len(table.requests),
-            self._state.pool.num_free,
+            state.pool.num_free,
         )
         self._unreported = ()
         self._num_steps += 1

@@ -13,6 +13,8 @@ from sched_core.request import Request
 from sched_core.running_table import RunningTable
 from sched_core.state import SchedulerState
 
+_ONE = np.array(1)  # adding an array of no dimensions is faster than adding a Python number
+
 
 def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: frozenset[int]) -> tuple[Event, ...]:
     """Add the sampled token of each of ``rows`` (the sampling rows of the plan) and end what has to end.
@@ -26,7 +28,7 @@ def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: fro
         kept = ~np.isin(table.request_ids[rows], list(aborting))
         rows = rows[kept]
         token_ids = None if token_ids is None else token_ids[kept]
-    table.num_tokens[rows] += 1
+    table.num_tokens[rows] += _ONE
     if token_ids is not None:
         for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
             table.requests[row].output_ids.append(token_id)
