@@ -8,8 +8,6 @@ import numpy as np
 
 from sched_core.plan import Ints
 
-_NONE = np.empty(0, dtype=np.int64)
-
 
 class Share(NamedTuple):
     """Rows of the running table that are given tokens together.
@@ -77,10 +75,7 @@ class Schedule:
 
     def merged(self) -> Share:
         """Everything scheduled, as one share."""
-        shares = self._shares
-        if self._single_rows:
-            shares = [*shares, Share(*np.array([*zip(*self._single_rows, strict=True)]))]
-        if len(shares) == 1:
-            return shares[0]
-        shares = shares or [Share(_NONE, _NONE, _NONE, _NONE, _NONE)]
-        return Share(*map(np.concatenate, zip(*shares, strict=True)))
+        if len(self._shares) == 1 and not self._single_rows:
+            return self._shares[0]
+        single_rows = np.array(self._single_rows, dtype=np.int64).reshape(-1, len(Share._fields))
+        return Share(*np.concatenate([*self._shares, single_rows.T], axis=1))
