@@ -76,31 +76,34 @@ class BlockManager:
         self._record((self._set_blocks, request, []))
 
     def advance(
-        self, requests: Sequence[Request], starts: Sequence[int], tokens: Sequence[int], num_blocks: Sequence[int]
-    ) -> list[int]:
-        """Let each request compute ``tokens[i]`` tokens from ``starts[i]`` on, in ``num_blocks[i]`` more blocks.
+        self, requests: Sequence[Request], starts: Sequence[int], ends: Sequence[int]
+    ) -> tuple[list[int], list[int]]:
+        """Let each request compute tokens ``[starts[i], ends[i])``, in as many new blocks as that needs.
 
-        Returns the new blocks, in order; the caller has checked that so many are free. The blocks that are filled
-        become findable while the step is being planned, so that later requests of the same step share them; a
-        cancelled step takes it back.
+        Returns how many blocks each took, and the blocks in order; the caller has checked that so many are free. The
+        blocks that are filled become findable while the step is being planned, so that later requests of the same
+        step share them; a cancelled step takes it back.
         """
-        total, size, used = sum(num_blocks), self.block_size, 0
+        size, used = self.block_size, 0
+        counts = [-(-end // size) - len(request.block_ids) for request, end in zip(requests, ends, strict=True)]
+        total = sum(counts)
         taken = self.pool.allocate(total) if total else []
         filled: list[int] = []
         keys: list[bytes] = []
-        for request, start, count, num_new in zip(requests, starts, tokens, num_blocks, strict=True):
-            if num_new:
-                request.block_ids += taken[used : used + num_new]
-                used += num_new
-            first, last = start // size, (start + count) // size
+        for request, start, end, count in zip(requests, starts, ends, counts, strict=True):
+            blocks = request.block_ids
+            if count:
+                blocks += taken[used : used + count]
+                used += count
+            first, last = start // size, end // size
             if first < last:
-                filled += request.block_ids[first:last]
+                filled += blocks[first:last]
                 keys += request.block_keys[first:last]
         if taken:
-            self._record((self._shrink, requests, num_blocks))
+            self._record((self._shrink, requests, counts))
         if keys:  # none are computed when prefix caching is off
             self.pool.cache.register(filled, keys)
-        return taken
+        return counts, taken
 
     def unregister_from(self, request: Request, num_computed: int) -> None:
         """Take back what this step registered for a request that will not run in it after all."""

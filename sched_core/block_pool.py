@@ -55,18 +55,21 @@ class BlockPool:
         self._record((self._undo_touch, blocks))
 
     def release(self, blocks: Sequence[int]) -> None:
-        """Drop a reference to each block, in order; the last reference returns a block to the free list."""
+        """Drop a reference to each block, in order; the last reference returns a block to the free list.
+
+        Uncached blocks come first, as a request fills its last blocks last.
+        """
         references, key_of = self._references, self.cache.keys
-        cached: list[int] = []
-        uncached: list[int] = []
+        freed: list[int] = []
         for block in blocks:
             references[block] = left = references[block] - 1
             if left == 0:
-                (uncached if key_of[block] is None else cached).append(block)
-        self._free += cached
-        self._put_front(uncached)
-        self.num_free += len(cached) + len(uncached)
-        self._record((self._undo_release, blocks, len(cached), len(uncached)))
+                freed.append(block)
+        num_uncached = next((place for place, block in enumerate(freed) if key_of[block] is not None), len(freed))
+        self._free += freed[num_uncached:]
+        self._put_front(freed[:num_uncached])
+        self.num_free += len(freed)
+        self._record((self._undo_release, blocks, len(freed) - num_uncached, num_uncached))
 
     def references(self, block: int) -> int:
         return self._references[block]

@@ -40,11 +40,10 @@ class CacheIndex:
 
     def register(self, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
         """Make each block findable under its key."""
-        found = list(map(self._first.setdefault, keys, blocks))
-        if found != blocks or self._others:
-            self._add_holders(blocks, keys)
-        key_of = self.keys
+        key_of, others, set_first = self.keys, self._others, self._first.setdefault
         for block, key in zip(blocks, keys, strict=True):
+            if set_first(key, block) != block or key in others:
+                self._add_holder(block, key)
             key_of[block] = key
         self._record((self._set_keys, blocks, repeat(None)))
 
@@ -56,8 +55,8 @@ class CacheIndex:
             key_of[block] = None
 
     def compact(self) -> None:
-        """Sweep out entries that no longer count, once they outnumber the blocks. Not while a step is in flight."""
-        if len(self._first) <= 2 * len(self.keys):
+        """Sweep out entries that no longer count, once they are most of the index. Not while a step is in flight."""
+        if len(self._first) <= 4 * len(self.keys):
             return
         several = {key: self._holders(key) for key in self._others}
         self._first = {key: block for block, key in enumerate(self.keys) if key is not None}
@@ -74,16 +73,11 @@ class CacheIndex:
             return []
         return [block for block in (self._first[key], *self._others.get(key, ())) if self.keys[block] == key]
 
-    def _add_holders(self, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
-        """Append holders of keys that the index knew, valid or not; blocks of new keys are their first already."""
-        for block, key in zip(blocks, keys, strict=True):
-            first = self._first[key]
-            if first != block or key in self._others:
-                others = self._others.get(key, [])
-                self._record((self._store, key, first, others))
-                holders = [*self._holders(key), block]
-                self._store(key, holders[0], holders[1:])
-            self.keys[block] = key
+    def _add_holder(self, block: int, key: bytes) -> None:
+        """Append ``block`` to the holders of a key that the index knew, valid or not."""
+        self._record((self._store, key, self._first[key], self._others.get(key, [])))
+        holders = [*self._holders(key), block]
+        self._store(key, holders[0], holders[1:])
 
     def _set_keys(self, blocks: Iterable[int], keys: Iterable[bytes | None]) -> None:
         for block, key in zip(blocks, keys, strict=False):

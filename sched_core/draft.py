@@ -19,7 +19,10 @@ from sched_core.state import SchedulerState
 
 
 class Draft:
-    """Implements ``StepDraft`` and ``AdmissionState``. ``budget`` is what is left of the step's tokens."""
+    """Implements ``StepDraft`` and ``AdmissionState``.
+
+    ``num_tokens`` have been scheduled so far; ``budget`` is what is left of the step's tokens.
+    """
 
     def __init__(self, state: SchedulerState, *, now: int, budget: int, defer_prefill: bool) -> None:
         self._state = state
@@ -28,8 +31,8 @@ class Draft:
         self.now = now
         self._defer_prefill = defer_prefill
         self._chunk_cap = chunk_cap(state, budget)
-        self._whole_budget = budget
         self.budget = budget
+        self.num_tokens = 0
         self.schedule = Schedule()
         self.started: list[StartedRequest] = []
         self.preempted: list[int] = []
@@ -37,12 +40,7 @@ class Draft:
 
     @property
     def is_empty(self) -> bool:
-        return self.budget == self._whole_budget
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens scheduled so far."""
-        return self._whole_budget - self.budget
+        return self.num_tokens == 0
 
     @property
     def num_running(self) -> int:
@@ -66,7 +64,7 @@ class Draft:
             raise SchedulerError("a composition must not run rows after it has admitted requests")
         pending = self._select(rows)
         while len(pending) and self.budget > 0:
-            num_placed = self._place(*self._share(pending))
+            num_placed = self._place(*self._hand_out(pending))
             if num_placed == len(pending):
                 return
             pending = self._alive(pending[num_placed:])
@@ -90,7 +88,7 @@ class Draft:
             selected = table.all_rows[:0] if self._defer_prefill else (table.remaining() > 1).nonzero()[0]
         else:
             selected = (table.remaining() == 1).nonzero()[0]
-        if self.preempted_rows or not self.is_empty:
+        if self.preempted_rows or self.num_tokens:
             selected = self._alive(self.schedule.without(selected))
         return self._ranked(selected) if self._state.policies.order.ranks_running else selected
 
@@ -102,63 +100,70 @@ class Draft:
     def _alive(self, rows: Ints) -> Ints:
         return rows[~np.isin(rows, self.preempted_rows)] if self.preempted_rows else rows
 
-    def _share(self, rows: Ints) -> tuple[Share, int]:
-        """What ``rows`` may compute in order until the budget is gone, with the blocks needed; and tokens in all."""
-        table = self._table
-        computed = table.num_computed[rows]
-        tokens, total = self._hand_out(table.num_tokens[rows] - computed)
-        if len(tokens) < len(rows):
-            rows, computed = rows[: len(tokens)], computed[: len(tokens)]
-        # Below block_size, as no block is owned before it is needed; rounded down, so that -1 takes a block.
-        spare = table.capacity[rows] - computed - tokens
-        return Share(rows, computed, tokens, -(spare // self._state.config.block_size), spare <= 0), total
+    def _hand_out(self, rows: Ints) -> tuple[Ints, Ints, Ints, int]:
+        """Cap each row's chunk, then hand out the budget in order; rows that get nothing are left out.
 
-    def _hand_out(self, wanted: Ints) -> tuple[Ints, int]:
-        """Cap each row's chunk, then hand out the budget in order; rows that get nothing are left out."""
+        Returns the rows, the tokens that each has computed and is given, and the tokens given in all.
+        """
+        computed = self._table.num_computed[rows]
+        tokens = self._table.num_tokens[rows] - computed
         if self._chunk_cap is not None:
-            wanted = np.minimum(wanted, self._chunk_cap)
-        ends = np.add.accumulate(wanted)
-        total = int(ends[-1])
+            tokens = np.minimum(tokens, self._chunk_cap)
+        sums = np.add.accumulate(tokens)
+        total = sums.item(-1)
         if total <= self.budget:
-            return wanted, total
-        last = int(ends.searchsorted(self.budget))
-        shared = wanted[: last + 1].copy()
-        shared[last] -= ends[last] - self.budget
-        return shared, self.budget
+            return rows, computed, tokens, total
+        last = int(sums.searchsorted(self.budget))
+        tokens = tokens[: last + 1].copy()
+        tokens[last] -= sums.item(last) - self.budget
+        return rows[: last + 1], computed[: last + 1], tokens, self.budget
 
-    def _place(self, share: Share, num_tokens: int) -> int:
-        """Schedule a share of ``num_tokens`` in all, taking blocks as needed.
+    def _place(self, rows: Ints, computed: Ints, tokens: Ints, num_tokens: int) -> int:
+        """Schedule ``rows`` with their ``num_tokens`` tokens in all, taking blocks as needed.
 
         Returns how many rows were dealt with: all of them, or up to and including the one for which something was
         preempted (what is left then has to be handed out again).
         """
         available, size = self._pool.num_free, self._state.config.block_size
-        most = len(share.rows) + num_tokens // size  # a row needs at most one block more than its tokens fill
-        if most <= available or int(np.add.reduce(share.num_blocks)) <= available:
-            self._commit(share, num_tokens)
-            return len(share.rows)
-        index = int((share.num_blocks.cumsum() > available).argmax())  # the first row that finds too few blocks
+        if len(rows) + num_tokens // size <= available:  # a row needs at most one block more than its tokens fill
+            self._commit(rows, computed, tokens, num_tokens)
+            return len(rows)
+        # Below block_size, as no block is owned before it is needed; rounded down, so that -1 takes a block.
+        spare = self._table.capacity[rows] - computed - tokens
+        num_blocks = -(spare // size)
+        short = num_blocks.cumsum() > available
+        if not short.any():
+            self._commit(rows, computed, tokens, num_tokens)
+            return len(rows)
+        index = int(short.argmax())  # the first row that finds too few blocks
         if index > 0:
-            self._commit(share.part(0, index), int(share.tokens[:index].sum()))
-        if self._make_room(int(share.rows[index]), int(share.num_blocks[index])):
-            self._commit(share.part(index, index + 1), int(share.tokens[index]))
+            self._commit(rows[:index], computed[:index], tokens[:index], int(tokens[:index].sum()))
+        if self._make_room(int(rows[index]), int(num_blocks[index])):
+            row = slice(index, index + 1)
+            self._commit(rows[row], computed[row], tokens[row], int(tokens[index]))
         return index + 1
 
-    def _commit(self, share: Share, num_tokens: int) -> None:
-        """Schedule a share whose blocks are free: take them, and make the blocks that it fills findable."""
+    def _commit(self, rows: Ints, computed: Ints, tokens: Ints, num_tokens: int) -> None:
+        """Schedule rows whose blocks are free: take them, and make the blocks that are filled findable."""
         self.budget -= num_tokens
-        edge = share.at_edge.nonzero()[0]
-        self.schedule.add(share, self._take_blocks(share, edge) if len(edge) else [])
+        self.num_tokens += num_tokens
+        ends = computed + tokens
+        num_blocks = np.zeros(len(rows), np.int64)
+        edge = (ends >= self._table.capacity[rows]).nonzero()[0]  # other rows neither take nor fill a block
+        taken: list[int] = []
+        if len(edge):
+            counts, taken = self._take_blocks(rows[edge], computed[edge].tolist(), ends[edge].tolist())
+            num_blocks[edge] = counts
+        self.schedule.add(Share(rows, computed, tokens, ends, num_blocks), taken)
 
-    def _take_blocks(self, share: Share, edge: Ints) -> list[int]:
-        """Give the rows at these positions, the only ones that take or fill blocks, their new blocks; returns them."""
-        rows, num_blocks = share.rows[edge], share.num_blocks[edge]
-        counts, requests = num_blocks.tolist(), self._table.requests
-        if any(counts):
-            self._table.grow(rows, num_blocks * self._state.config.block_size)
-        return self._state.blocks.advance(
-            [requests[row] for row in rows.tolist()], share.computed[edge].tolist(), share.tokens[edge].tolist(), counts
-        )
+    def _take_blocks(self, rows: Ints, starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
+        """Give rows the blocks they need to get from ``starts`` to ``ends``; returns how many each took, and which."""
+        requests = [self._table.requests[row] for row in rows.tolist()]
+        counts, taken = self._state.blocks.advance(requests, starts, ends)
+        if taken:
+            size = self._state.config.block_size
+            self._table.set_capacity(rows, [len(request.block_ids) * size for request in requests])
+        return counts, taken
 
     def _make_room(self, row: int, num_blocks: int) -> bool:
         """Preempt until ``num_blocks`` are free; False when ``row`` itself had to go."""
@@ -193,6 +198,7 @@ class Draft:
         tokens = self.schedule.remove(row)
         if tokens:
             self.budget += tokens
+            self.num_tokens -= tokens
             self._state.blocks.unregister_from(request, int(self._table.num_computed[row]))
         self._state.blocks.free(request)
         self._state.queue.push_front(request)
@@ -225,9 +231,10 @@ class Draft:
             return False
         self._state.queue.remove(request)
         blocks.pin(request, hits)
-        taken = blocks.advance([request], [computed], [chunk], [num_new])
+        _, taken = blocks.advance([request], [computed], [computed + chunk])
         self.budget -= chunk
-        self.schedule.add(Share.of_row(self._table.size, computed, chunk, num_new), taken)
+        self.num_tokens += chunk
+        self.schedule.add_row(self._table.size, computed, chunk, taken)
         self._append(request, computed)
         self.started.append(
             StartedRequest(

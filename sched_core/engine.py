@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +26,8 @@ from sched_core.spec import RequestSpec
 from sched_core.state import SchedulerState
 
 
-class _InFlight(NamedTuple):
+@dataclass(slots=True)
+class _InFlight:
     plan: StepPlan
     rows: Ints
     ends: Ints  # tokens of each row that are computed after the step
@@ -101,11 +102,11 @@ class EngineCore:
         if not self._state.requests:
             return Idle()
         draft = self._compose(now)
-        if draft.preempted and draft.is_empty:
+        if draft.preempted and not draft.num_tokens:
             # The only row that could run gave up its place: with its blocks free, try again in the same step.
             self._remove_preempted(draft.preempted_rows, draft.schedule.merged().rows)
             draft = self._compose(now)
-        return self._idle(now) if draft.is_empty else self._launch(draft, unreported)
+        return self._launch(draft, unreported) if draft.num_tokens else self._idle(now)
 
     def finish_step(self, step_id: int, result: StepResult, now: int) -> tuple[Event, ...]:
         """Confirm the step in flight: count its tokens, apply stop rules, return what happened."""
@@ -163,28 +164,28 @@ class EngineCore:
         return bool((self._state.running.remaining() == 1).any())
 
     def _launch(self, draft: Draft, unreported: tuple[int, ...]) -> StepPlan:
-        table, scheduled = self._state.running, draft.schedule.merged()
-        rows, num_computed, num_new = scheduled.rows, scheduled.computed, scheduled.tokens
-        ends = num_computed + num_new
+        state, scheduled = self._state, draft.schedule.merged()
+        table = state.running
+        rows, ends = scheduled.rows, scheduled.ends
         samples = ends == table.num_tokens[rows]
         request_ids = table.request_ids[rows]
         if draft.preempted_rows:
             rows = self._remove_preempted(draft.preempted_rows, rows)
-        plan = StepPlan(
-            step_id=self._num_steps,
-            request_ids=request_ids,
-            num_computed=num_computed,
-            num_new=num_new,
-            samples=samples,
-            num_new_blocks=scheduled.num_blocks,
-            new_block_ids=draft.schedule.block_ids(),
-            started=tuple(draft.started),
-            preempted=self._unreported,
-            num_tokens=draft.num_tokens,
-            num_samples=int(np.count_nonzero(samples)),
-            num_waiting=len(self._state.queue),
-            num_running=len(table.requests),
-            num_free_blocks=self._state.pool.num_free,
+        plan = StepPlan(  # in the order of its fields: names cost time in a tuple this long
+            self._num_steps,
+            request_ids,
+            scheduled.computed,
+            scheduled.tokens,
+            samples,
+            scheduled.num_blocks,
+            draft.schedule.block_ids(),
+            tuple(draft.started),
+            self._unreported,
+            draft.num_tokens,
+            int(np.count_nonzero(samples)),
+            len(state.queue),
+            len(table.requests),
+            state.pool.num_free,
         )
         self._unreported = ()
         self._num_steps += 1
@@ -193,10 +194,8 @@ class EngineCore:
 
     def _remove_preempted(self, preempted_rows: list[int], rows: Ints) -> Ints:
         """Close the gaps in the table; returns the new numbers of ``rows``."""
-        gone = np.zeros(self._state.running.size, dtype=np.bool_)
-        gone[preempted_rows] = True
-        self._state.running.remove(gone)
-        return rows - np.cumsum(gone)[rows]
+        self._state.running.remove(preempted_rows)
+        return rows - np.searchsorted(np.sort(preempted_rows), rows)
 
     def _idle(self, now: int) -> Idle:
         policies = self._state.policies

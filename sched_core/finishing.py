@@ -13,6 +13,8 @@ from sched_core.request import Request
 from sched_core.running_table import RunningTable
 from sched_core.state import SchedulerState
 
+_ONE = np.array(1)  # adding an array of no dimensions is faster than adding a Python number
+
 
 def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: frozenset[int]) -> tuple[Event, ...]:
     """Add the sampled token of each of ``rows`` (the sampling rows of the plan) and end what has to end.
@@ -26,16 +28,20 @@ def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: fro
         kept = ~np.isin(table.request_ids[rows], list(aborting))
         rows = rows[kept]
         token_ids = None if token_ids is None else token_ids[kept]
-    table.num_tokens[rows] += 1
+    known = table.num_tokens[rows] + _ONE
+    table.num_tokens[rows] = known
     if token_ids is not None:
         for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
             table.requests[row].output_ids.append(token_id)
     sampled = (TokensSampled(table.request_ids[rows], token_ids),) if len(rows) else ()
-    reasons = _check_lengths(state)
+    due = (known >= table.check_at[rows]).nonzero()[0]
+    reasons = _check_lengths(state, rows[due].tolist(), known[due].tolist()) if len(due) else {}
     if ended:
         reasons = dict.fromkeys(ended & set(rows.tolist()), FinishReason.STOP) | reasons
     if token_ids is not None and table.num_checking:
         reasons |= _check_ids(table, rows, token_ids)
+    if not reasons and not aborting:
+        return sampled
     finished = _end_rows(state, reasons) if reasons else ()
     aborted = abort_requests(state, aborting) if aborting else ()
     return (*sampled, *finished, *aborted)
@@ -57,18 +63,18 @@ def abort_requests(state: SchedulerState, request_ids: frozenset[int]) -> list[F
     return finished + [_end(state, request, FinishReason.ABORTED) for request in waiting]
 
 
-def _check_lengths(state: SchedulerState) -> dict[int, FinishReason]:
-    """Rows that reached their last token; those that completed a block get its key."""
-    table, size = state.running, len(state.running.requests)
-    reasons = {}
-    for row in (table.num_tokens[:size] >= table.check_at[:size]).nonzero()[0].tolist():
-        request, num_tokens, stop_at = table.requests[row], table.num_tokens.item(row), table.stop_at.item(row)
-        if num_tokens >= stop_at:
-            within = num_tokens < length_limit(state, request)
+def _check_lengths(state: SchedulerState, rows: list[int], num_tokens: list[int]) -> dict[int, FinishReason]:
+    """Of rows that got to ``check_at``, those that reached their last token; the others completed a block: its key."""
+    table, block_size = state.running, state.config.block_size
+    reasons: dict[int, FinishReason] = {}
+    for row, known in zip(rows, num_tokens, strict=True):
+        request, stop_at = table.requests[row], table.stop_at.item(row)
+        if known >= stop_at:
+            within = known < length_limit(state, request)
             reasons[row] = FinishReason.KV_CAPACITY if within else FinishReason.LENGTH
         else:
             state.blocks.hash_next_block(request)
-            table.check_at[row] = min(stop_at, num_tokens + state.config.block_size)
+            table.check_at[row] = min(stop_at, known + block_size)
     return reasons
 
 
@@ -80,14 +86,12 @@ def _check_ids(table: RunningTable, rows: Ints, token_ids: Ints) -> dict[int, Fi
 
 
 def _end_rows(state: SchedulerState, reasons: Mapping[int, FinishReason]) -> list[Finished]:
-    gone = np.zeros(state.running.size, dtype=np.bool_)
     finished = []
     for row in sorted(reasons):
-        gone[row] = True
         request = state.running.sync(row)
         state.blocks.free(request)
         finished.append(_end(state, request, reasons[row]))
-    state.running.remove(gone)
+    state.running.remove([*reasons])
     return finished
 
 

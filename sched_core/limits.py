@@ -13,7 +13,7 @@ def stop_length(state: SchedulerState, request: Request) -> int:
 
 def length_limit(state: SchedulerState, request: Request) -> int:
     """Known tokens at which ``max_tokens`` or ``max_model_len`` ends a request."""
-    return min(request.spec.num_prompt_tokens + request.spec.max_tokens, state.config.max_model_len)
+    return min(request.num_prompt_tokens + request.spec.max_tokens, state.config.max_model_len)
 
 
 def chunk_cap(state: SchedulerState, budget: int) -> int | None:

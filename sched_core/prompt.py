@@ -102,7 +102,7 @@ class Prompt:
         if len(self.pieces) == 1 and isinstance(self.pieces[0], Segment):  # the common case, without objects
             stream, offset = self.pieces[0].stream, self.pieces[0].offset
             begins = range(offset + start, offset + end, size)
-            return list(map(encode_segment, repeat(stream), begins, repeat(size)))
+            return list(map(_SEGMENT.pack, repeat(b"s"), repeat(stream), begins, repeat(size)))
         return [self.encode(begin, begin + size) for begin in range(start, end, size)]
 
     def slice(self, start: int, end: int) -> Iterator[Piece]:

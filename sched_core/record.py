@@ -1,7 +1,7 @@
 """What a run leaves behind: columns of requests, steps and tokens, the same for both backends.
 
-Nothing here is kept per row and step as an object: a step adds one tuple and two references to arrays that the plan
-and its events own anyway.
+Nothing here is kept per row or step as an object: a step adds its numbers to one flat list, and a reference to an
+array that its events own anyway.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Recorder:
     keep_plans: bool = False
     _lives: dict[int, _Life] = field(default_factory=dict)
     _refused: list[_Life] = field(default_factory=list)
-    _steps: list[tuple[Any, ...]] = field(default_factory=list)
+    _steps: list[Any] = field(default_factory=list)  # STEP_COLUMNS of each step, one after the other
     _plans: list[StepPlan] = field(default_factory=list)
     _token_requests: list[Ints] = field(default_factory=list)
     _token_ids: list[Ints] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Recorder:
     ) -> None:
         """A step ran from ``start_ns`` to ``end_ns``; ``device_ns`` is the measured span on the device, if any."""
         tail = (len(plan.preempted), plan.num_waiting, plan.num_running, plan.num_free_blocks)
-        self._steps.append((plan.step_id, start_ns, end_ns, device_ns, *features, *tail))
+        self._steps += (plan.step_id, start_ns, end_ns, device_ns, *features, *tail)
         if self.keep_plans:
             self._plans.append(plan)
         for started in plan.started:
@@ -142,8 +142,8 @@ class Recorder:
         return columns
 
     def _step_columns(self) -> Columns:
-        columns = list(zip(*self._steps, strict=True)) or [()] * len(STEP_COLUMNS)
-        return dict(zip(STEP_COLUMNS, columns, strict=True))
+        width = len(STEP_COLUMNS)
+        return {name: tuple(self._steps[place::width]) for place, name in enumerate(STEP_COLUMNS)}
 
     def _request_columns(self, tokens: Columns) -> Columns:
         first, last, count = _spans(tokens, sorted(self._lives))

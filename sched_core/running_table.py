@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sched_core.journal import Journal
-from sched_core.plan import Bools, Ints
+from sched_core.plan import Ints
 from sched_core.request import Request
 
 
@@ -62,35 +64,34 @@ class RunningTable:
         self.num_checking += checks_ids
         self._record((self._pop,))
 
-    def grow(self, rows: Ints, num_slots: Ints) -> None:
-        """Rows (each once) got blocks for ``num_slots`` more tokens."""
-        self.capacity[rows] += num_slots
-        self._record((self._shrink, rows, num_slots))
+    def set_capacity(self, rows: Ints, capacity: Sequence[int]) -> None:
+        """Rows (each once) have got blocks that hold so many tokens in all."""
+        self._record((self.capacity.__setitem__, rows, self.capacity[rows]))
+        self.capacity[rows] = capacity
 
-    def remove(self, gone: Bools) -> None:
-        """Remove the rows marked in ``gone`` (one flag per row); the others keep their order."""
+    def remove(self, rows: Sequence[int]) -> None:
+        """Remove rows (in any order, each once); the others keep theirs and close up."""
         size = len(self.requests)
         self._record((self._restore, self.requests, self._columns[:, :size].copy(), self.num_checking))
-        keep = (~gone).nonzero()[0]
-        self._columns[:, : len(keep)] = self._columns[:, keep]
-        self.requests = [self.requests[row] for row in keep.tolist()]
+        self.requests = [*self.requests]
+        for row in sorted(rows, reverse=True):
+            del self.requests[row]
+            self._columns[:, row : size - 1] = self._columns[:, row + 1 : size]
+            size -= 1
         if self.num_checking:
-            self.num_checking = int(self.checks_ids[: len(keep)].sum())
+            self.num_checking = int(self.checks_ids[:size].sum())
 
     def sync(self, row: int) -> Request:
         """Write a row's token count back to its request, which is about to leave the batch."""
         request = self.requests[row]
         before = request.num_output_tokens
-        request.num_output_tokens = int(self.num_tokens[row]) - request.spec.num_prompt_tokens
+        request.num_output_tokens = self.num_tokens.item(row) - request.num_prompt_tokens
         self._record((self._set_outputs, request, before))
         return request
 
     def _pop(self) -> None:
         self.requests.pop()
         self.num_checking -= int(self.checks_ids[len(self.requests)])
-
-    def _shrink(self, rows: Ints, num_slots: Ints) -> None:
-        self.capacity[rows] -= num_slots
 
     def _restore(self, requests: list[Request], columns: Ints, num_checking: int) -> None:
         self.requests, self.num_checking = requests, num_checking

@@ -6,52 +6,48 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sched_core.plan import Bools, Ints
-
-_NONE = np.empty(0, dtype=np.int64)
+from sched_core.plan import Ints
 
 
 class Share(NamedTuple):
     """Rows of the running table that are given tokens together.
 
-    Row ``rows[i]`` computes ``tokens[i]`` tokens from ``computed[i]`` on and gets ``num_blocks[i]`` new blocks.
-    ``at_edge[i]`` is true when that reaches the end of the blocks it had: other rows neither take nor fill a block.
+    Row ``rows[i]`` computes ``tokens[i]`` tokens, those from ``computed[i]`` up to ``ends[i]``, and gets
+    ``num_blocks[i]`` new blocks.
     """
 
     rows: Ints
     computed: Ints
     tokens: Ints
+    ends: Ints
     num_blocks: Ints
-    at_edge: Bools
 
-    @classmethod
-    def of_row(cls, row: int, computed: int, tokens: int, num_blocks: int) -> Share:
-        counts = np.array([[row], [computed], [tokens], [num_blocks]])
-        return cls(counts[0], counts[1], counts[2], counts[3], np.array([True]))
-
-    def part(self, start: int, end: int) -> Share:
-        return self.where(slice(start, end))
-
-    def where(self, kept: Ints | slice) -> Share:
-        rows, computed, tokens, num_blocks, at_edge = self
-        return Share(rows[kept], computed[kept], tokens[kept], num_blocks[kept], at_edge[kept])
+    def where(self, kept: Ints) -> Share:
+        rows, computed, tokens, ends, num_blocks = self
+        return Share(rows[kept], computed[kept], tokens[kept], ends[kept], num_blocks[kept])
 
 
 class Schedule:
-    """Shares in the order in which they were given out; a row is in at most one of them."""
+    """Shares in the order in which they were given out, then single rows; a row is in at most one of them."""
 
-    __slots__ = ("_block_ids", "_shares")
+    __slots__ = ("_block_ids", "_shares", "_single_rows")
 
     def __init__(self) -> None:
         self._shares: list[Share] = []
+        self._single_rows: list[tuple[int, int, int, int, int]] = []  # each with the fields of a share
         self._block_ids: list[int] = []
 
     def __bool__(self) -> bool:
-        return bool(self._shares)
+        return bool(self._shares or self._single_rows)
 
     def add(self, share: Share, block_ids: list[int]) -> None:
         """``block_ids`` are the new blocks of the share's rows, in order."""
         self._shares.append(share)
+        self._block_ids += block_ids
+
+    def add_row(self, row: int, computed: int, tokens: int, block_ids: list[int]) -> None:
+        """A row that enters the batch, after all shares; it stays."""
+        self._single_rows.append((row, computed, tokens, computed + tokens, len(block_ids)))
         self._block_ids += block_ids
 
     def without(self, rows: Ints) -> Ints:
@@ -79,7 +75,7 @@ class Schedule:
 
     def merged(self) -> Share:
         """Everything scheduled, as one share."""
-        if len(self._shares) == 1:
+        if len(self._shares) == 1 and not self._single_rows:
             return self._shares[0]
-        shares = self._shares or [Share(_NONE, _NONE, _NONE, _NONE, _NONE > 0)]
-        return Share(*map(np.concatenate, zip(*shares, strict=True)))
+        single_rows = np.array(self._single_rows, dtype=np.int64).reshape(-1, len(Share._fields))
+        return Share(*np.concatenate([*self._shares, single_rows.T], axis=1))

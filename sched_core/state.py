@@ -24,20 +24,18 @@ class SchedulerState:
     config: SchedulerConfig
     policies: Policies
     journal: Journal
+    pool: BlockPool
     blocks: BlockManager
     queue: WaitingQueue
     running: RunningTable
     requests: dict[int, Request]
 
-    @property
-    def pool(self) -> BlockPool:
-        return self.blocks.pool
-
     @classmethod
     def create(cls, config: SchedulerConfig, policies: Policies) -> SchedulerState:
         journal = Journal()
+        pool = BlockPool(config.num_blocks, journal)
         blocks = BlockManager(
-            BlockPool(config.num_blocks, journal),
+            pool,
             config.block_size,
             journal,
             caching=config.enable_prefix_caching,
@@ -47,6 +45,7 @@ class SchedulerState:
             config=config,
             policies=policies,
             journal=journal,
+            pool=pool,
             blocks=blocks,
             queue=WaitingQueue(journal),
             # A step may admit new rows before the rows it preempted are removed.

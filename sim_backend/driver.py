@@ -24,6 +24,9 @@ from sched_core.record import Recorder, RunRecord
 from sched_core.traffic import Traffic
 from sim_backend.cost_model import CostModel
 
+_MADE_UP = StepResult()
+"""What most steps report: made-up tokens, and no end that the stop rules do not know of."""
+
 TokenSource: TypeAlias = Callable[[StepPlan], Ints | None]
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -99,8 +102,10 @@ class _Simulation:
                 self.checker.after_step(step)
 
     def _result(self, plan: StepPlan) -> StepResult:
-        token_ids = self.token_source(plan) if self.token_source is not None else None
-        return StepResult(token_ids, self.script.ended(plan))
+        ended = self.script.ended(plan)
+        if self.token_source is None and not ended:
+            return _MADE_UP
+        return StepResult(None if self.token_source is None else self.token_source(plan), ended)
 
     def _tell(self, events: tuple[Event, ...], now: int) -> None:
         self.recorder.events(events, now)

@@ -99,4 +99,4 @@ def test_index_does_not_grow_with_what_was_evicted() -> None:
         index.register([number % 4], [b"%d" % number])
         index.forget([number % 4])
         index.compact()
-        assert len(index._first) <= 2 * 4 + 1
+        assert len(index._first) <= 4 * 4 + 1

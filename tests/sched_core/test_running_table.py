@@ -31,7 +31,7 @@ def test_remaining_counts_known_tokens_not_computed() -> None:
 def test_removed_rows_close_up_and_keep_their_order() -> None:
     table = RunningTable(8, Journal())
     fill(table, 5, stop_ids=(1,))
-    table.remove(np.array([True, False, False, True, False]))
+    table.remove([3, 0])
     assert table.request_ids[: table.size].tolist() == [1, 2, 4]
     assert table.num_tokens[: table.size].tolist() == [11, 12, 14]
     assert [one.request_id for one in table.requests] == [1, 2, 4]
@@ -53,10 +53,10 @@ def test_rollback_restores_every_column() -> None:
     journal.clear()
     before = snapshot(table)
     table.sync(1)
-    table.grow(np.array([0, 2]), np.array([16, 32]))
-    table.remove(np.array([False, True, False, False]))
+    table.set_capacity(np.array([0, 2]), [32, 48])
+    table.remove([1])
     table.append(Request(make_request(9)), num_computed=0, capacity=16, stop_at=20, key_at=16)
-    table.remove(np.array([True, False, False, True]))
+    table.remove([0, 3])
     journal.rollback()
     assert snapshot(table) == before
     assert [one.num_output_tokens for one in table.requests] == [0, 0, 0, 0]

@@ -10,7 +10,7 @@ from sched_core.schedule import Schedule, Share
 def share(*rows: tuple[int, int, int, int]) -> Share:
     """Rows as (row, computed, tokens, blocks)."""
     row, computed, tokens, num_blocks = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    return Share(row, computed, tokens, num_blocks, num_blocks > 0)
+    return Share(row, computed, tokens, computed + tokens, num_blocks)
 
 
 def test_shares_keep_scheduling_order() -> None:
@@ -22,6 +22,16 @@ def test_shares_keep_scheduling_order() -> None:
     assert merged.tokens.tolist() == [1, 1, 5]
     assert schedule.block_ids().tolist() == [7, 3, 4]
     assert schedule.without(np.array([0, 1, 2, 3])).tolist() == [3]
+
+
+def test_entering_rows_come_after_all_shares() -> None:
+    schedule = Schedule()
+    schedule.add(share((0, 4, 1, 0)), [])
+    schedule.add_row(1, 32, 20, [5, 6])
+    schedule.add_row(2, 0, 3, [9])
+    merged = schedule.merged()
+    assert [column.tolist() for column in merged] == [[0, 1, 2], [4, 32, 0], [1, 20, 3], [5, 52, 3], [0, 2, 1]]
+    assert schedule.block_ids().tolist() == [5, 6, 9]
 
 
 def test_removed_row_takes_its_own_blocks_along() -> None:
