@@ -13,7 +13,7 @@ from experiments.catalog import read_section
 from experiments.schema import FromList, PositiveInt, Section
 from experiments.yaml_loader import dump_yaml
 from sched_core.dispatch import CaptureSizes, GraphMode
-from sim_backend.calibration.values import Calibration, HeldOutError, HostGap, StepTerms
+from sim_backend.calibration.values import Calibration, HeldOutError, HostGap, StepTerms, Throttle
 
 Mode = Literal["eager", "decode", "mixed"]
 Knot = Annotated[tuple[float, float], FromList]
@@ -28,6 +28,13 @@ class _Terms(Section):
     per_prefill_key_us: float = 0.0
     per_row_us: float = 0.0
     per_sample_us: float = 0.0
+    throttled_ms: float = 0.0
+    per_throttled_token_us: float = 0.0
+
+
+class _Throttle(Section):
+    time_constant_ms: float
+    from_share: float
 
 
 class _HostGap(Section):
@@ -63,6 +70,7 @@ class CalibrationFile(Section):
     modes: dict[Mode, _Terms]
     capture_sizes: _CaptureSizes = _CaptureSizes()
     host_gap: _HostGap = _HostGap()
+    throttle: _Throttle | None = None
     covered: dict[str, Annotated[tuple[int, int], FromList]]
     held_out: _HeldOut | None = None
 
@@ -78,6 +86,7 @@ class CalibrationFile(Section):
         values["modes"] = {GraphMode(mode): StepTerms(**dict(terms)) for mode, terms in self.modes.items()}
         values["capture_sizes"] = CaptureSizes(**dict(self.capture_sizes))
         values["host_gap"] = HostGap(**dict(self.host_gap))
+        values["throttle"] = None if self.throttle is None else Throttle(**dict(self.throttle))
         values["held_out"] = None if self.held_out is None else HeldOutError(**dict(self.held_out))
         return Calibration(**values)
 

@@ -30,7 +30,7 @@ def calibrate(
     from experiments.atomic import write_files
     from experiments.calibrate.outcome import calibrate as fit
     from experiments.calibrate.picture import plot_outcome
-    from experiments.calibrate.table import errors_table, gap_line, terms_table, worst_table
+    from experiments.calibrate.table import errors_table, gap_line, terms_table, throttle_line, worst_table
     from experiments.calibration_files import write_calibration
 
     if out.suffix not in (".yaml", ".yml"):
@@ -41,6 +41,7 @@ def calibrate(
     console = Console(width=max(Console().width, 100))
     console.print(terms_table(outcome))
     console.print(gap_line(outcome.calibration.host_gap), highlight=False)
+    console.print(throttle_line(outcome.calibration.throttle), highlight=False)
     for table in (errors_table(outcome), worst_table(outcome)):
         console.print(table)
     for note in outcome.notes:

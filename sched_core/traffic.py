@@ -99,6 +99,13 @@ class Traffic:
         """A sent request was refused: as if it had ended at once."""
         self._release(request_id, (), None, now)
 
+    def stop_sending(self) -> None:
+        """Forget the requests that were not sent yet; those that were run to their ends."""
+        self._arrivals.clear()
+        self._held.clear()
+        self._waiting_on.clear()
+        self.num_requests = self.num_done + len(self._in_flight)
+
     def next_event_ns(self) -> int | None:
         """When the next arrival or abort is due; None when nothing happens until a request finishes.
 

@@ -13,7 +13,7 @@ from experiments.errors import ConfigError
 from experiments.parquet import read_columns
 from sched_core.dispatch import GraphMode
 from sched_core.features import StepFeatures
-from sim_backend.calibration.measured import Floats, Labels
+from sim_backend.calibration.arrays import Floats, Labels
 
 COUNTS = tuple(name for name in StepFeatures._fields if name != "graph_mode")
 

@@ -16,8 +16,8 @@ from experiments.errors import ConfigError
 from experiments.workloads.formats.reading import read_csv, seconds, whole_number
 from experiments.yaml_loader import read_yaml
 from sched_core.dispatch import CaptureSizes
+from sim_backend.calibration.arrays import Floats
 from sim_backend.calibration.kernels import EngineLimits, KernelProfile, kernel_steps
-from sim_backend.calibration.measured import Floats
 
 LAYERS_OF_A_BLOCK: Mapping[str, int] = MappingProxyType(
     {

@@ -17,6 +17,7 @@ from sim_backend.calibration.fit import TooFewStepsError, fit_calibration
 from sim_backend.calibration.level import at_loop_level
 from sim_backend.calibration.measured import MeasuredSteps, join
 from sim_backend.calibration.terms import MIN_STEPS
+from sim_backend.calibration.throttle_fit import fit_throttle
 from sim_backend.calibration.values import Calibration
 
 HELD_OUT = "held out"
@@ -49,10 +50,12 @@ def calibrate(folders: Sequence[Path], held_out: Sequence[Path] = (), num_blocks
     sources = [read_source(folder, num_blocks) for folder in folders]
     judges = [read_source(folder, num_blocks) for folder in held_out]
     check_agreement([source.facts for source in (*sources, *judges)])
-    steps, levels = at_loop_level(join([source.steps for source in sources]))
+    measured = join([source.steps for source in sources])
+    throttle = fit_throttle(measured)
+    steps, levels = at_loop_level(measured, throttle)
     smallest = min((source.facts for source in sources), key=lambda facts: facts.num_blocks)
     try:
-        calibration = fit_calibration(smallest.engine(), steps, _origin(sources, judges))
+        calibration = fit_calibration(smallest.engine(), steps, _origin(sources, judges), throttle)
     except TooFewStepsError as error:
         raise ConfigError(str(error), file=", ".join(str(folder) for folder in folders)) from error
     split = judge(calibration, steps.where(steps.held_out))

@@ -11,7 +11,9 @@ from experiments.calibrate.facts import facts_of
 from experiments.calibrate.source import Source
 from experiments.errors import ConfigError
 from experiments.yaml_loader import read_yaml
-from sim_backend.calibration.measured import Bools, Floats, MeasuredSteps, join
+from sim_backend.calibration.arrays import Bools, Floats, Matrix
+from sim_backend.calibration.measured import MeasuredSteps, join
+from sim_backend.calibration.recent_work import recent_shares, unknown_shares
 from sim_backend.calibration.split import held_out_blocks, held_out_shapes
 
 STARTED_BELOW = 1 << 20
@@ -31,7 +33,10 @@ def read_run(folder: Path, num_blocks: int | None = None) -> Source:
         raise ConfigError("is not a real run; its step times come from a cost model", file=folder)
     engine = read_yaml(folder / "config.yaml").get("engine")
     columns = StepColumns(folder / "steps.parquet", ("step_id", "start_ns", "end_ns", "device_ns"))
-    steps = _run_steps(columns, columns.numbers("end_ns") - columns.numbers("start_ns"), columns.numbers("step_id"))
+    start = columns.numbers("start_ns")
+    interval = columns.numbers("end_ns") - start
+    shares = _shares(columns, start, interval, np.zeros(len(start)))
+    steps = _run_steps(columns, interval, columns.numbers("step_id"), shares)
     manifest = {**manifest, "block_size": engine.get("block_size") if isinstance(engine, dict) else None}
     facts = facts_of(folder, _with_blocks(manifest, num_blocks), timed=steps.timed_on_device)
     return Source(facts, steps, f"{len(steps)} steps of the run {folder.name}")
@@ -49,7 +54,9 @@ def read_profile(folder: Path, num_blocks: int | None = None) -> Source:
     columns = StepColumns(folder / "profile.parquet", ("source", "shape_id", "interval_ns", "device_ns"))
     in_loop = columns.words("source") == "engine"
     interval, shape, started = (columns.numbers(name) for name in ("interval_ns", "shape_id", "num_started"))
-    runs = _run_steps(columns, interval, _place_within(shape)).where(in_loop)
+    start = np.cumsum(interval) - interval  # an engine run is never idle
+    shares = _shares(columns, start, interval, np.where(in_loop, shape, -1))
+    runs = _run_steps(columns, interval, _place_within(shape), shares).where(in_loop)
     shapes = _shapes(columns, interval, shape * STARTED_BELOW + started, ~in_loop)
     steps = join([part for part in (shapes, runs) if len(part)])
     facts = facts_of(folder, _with_blocks(manifest, num_blocks), timed=steps.timed_on_device)
@@ -69,7 +76,7 @@ def _with_blocks(manifest: dict[str, object], num_blocks: int | None) -> dict[st
     return manifest if num_blocks is None else {**manifest, "num_blocks": num_blocks}
 
 
-def _run_steps(columns: StepColumns, interval_ns: Floats, place: Floats) -> MeasuredSteps:
+def _run_steps(columns: StepColumns, interval_ns: Floats, place: Floats, shares: Matrix) -> MeasuredSteps:
     if (interval_ns <= 0).any():
         row = int(np.flatnonzero(interval_ns <= 0)[0])
         raise ConfigError(f"row {row} ends before it starts; measure again", file=columns.path)
@@ -81,7 +88,21 @@ def _run_steps(columns: StepColumns, interval_ns: Floats, place: Floats) -> Meas
         in_loop=np.ones(len(interval_ns), dtype=bool),
         held_out=held_out_blocks(place),
         spread_percent=np.full(len(interval_ns), np.nan),
+        shares=shares,
     )
+
+
+def _shares(columns: StepColumns, start_ns: Floats, interval_ns: Floats, run: Floats) -> Matrix:
+    """How busy the device was around each step; ``run`` numbers stretches of steps that came one after the other.
+
+    Of a step in no stretch (-1) nothing is known.
+    """
+    device, shares = columns.device_ns(), unknown_shares(len(run))
+    busy = np.where(np.isfinite(device), device, interval_ns) * (columns.numbers("prefill_tokens") > 0)
+    for number in np.unique(run[run >= 0]):
+        rows = run == number
+        shares[rows] = recent_shares(start_ns[rows], interval_ns[rows], busy[rows])
+    return shares
 
 
 def _place_within(groups: Floats) -> Floats:
@@ -118,4 +139,5 @@ def _shapes(columns: StepColumns, interval_ns: Floats, shape: Floats, rows: Bool
         in_loop=np.zeros(len(first), dtype=bool),
         held_out=held_out_shapes(list(zip(*(features[name] for name in SHAPE), strict=True))),
         spread_percent=np.where(once, np.nan, spread.to_numpy()),
+        shares=unknown_shares(len(first)),
     )

@@ -10,7 +10,7 @@ from rich.table import Table
 from experiments.calibrate.outcome import Outcome, spread_of
 from sched_core.dispatch import GraphMode
 from sim_backend.calibration.errors import Judged
-from sim_backend.calibration.values import HeldOutError, HostGap, StepTerms
+from sim_backend.calibration.values import HeldOutError, HostGap, StepTerms, Throttle
 
 WORST = 5
 
@@ -37,6 +37,16 @@ def gap_line(gap: HostGap) -> str:
     return (
         f"host gap: {gap.base_ms * 1e3:.1f} us + {gap.per_row_us:.3g} us x rows + {gap.per_started_us:.3g} us x started"
         f" + {gap.per_prefill_row_us:.3g} us x prefill rows"
+    )
+
+
+def throttle_line(throttle: Throttle | None) -> str:
+    """When the device slows down, in words."""
+    if throttle is None:
+        return "throttle: none seen"
+    return (
+        f"throttle: from a share of {throttle.from_share:g} of the last {throttle.time_constant_ms:g} ms or so"
+        " spent on prompt tokens, whole at 1"
     )
 
 
@@ -94,6 +104,8 @@ def _terms(terms: StepTerms) -> Iterator[tuple[str, str]]:
     yield "us per 1000 prefill keys", _number(1e3 * terms.per_prefill_key_us)
     yield "us per row", _number(terms.per_row_us)
     yield "us per sampled row", _number(terms.per_sample_us)
+    yield "throttled: ms", _number(terms.throttled_ms)
+    yield "throttled: us per 1000 tokens", _number(1e3 * terms.per_throttled_token_us)
 
 
 def _number(value: float) -> str:

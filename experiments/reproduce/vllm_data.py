@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.errors import ConfigError
 from experiments.workloads.formats.reading import read_json_lines, seconds, whole_number
-from sim_backend.calibration.measured import Floats
+from sim_backend.calibration.arrays import Floats
 
 MEASURED, KERNELS = "RTX4090_Llama-3.1-8B", "profile_RTX4090_Llama-3.1-8B"
 

@@ -1,7 +1,8 @@
 """Short runs of the whole engine loop: their host gap holds scheduling, confirming and recording.
 
 All requests are there from the start, at most ``max_concurrency`` of them running: as some end, others start beside
-those that decode, and the engine is never idle, however fast the device is.
+those that decode, and the engine is never idle, however fast the device is. Small batches prefill now and then, large
+ones all the time: between them lies how a device under its power limit slows down with its load.
 """
 
 from __future__ import annotations
@@ -25,51 +26,74 @@ from sched_core.spec import RequestSpec
 from sched_core.traffic import Traffic
 
 MAX_PROMPT_TOKENS = 400_000
-"""Of a run in all, about: seconds, also with many requests that could be very long."""
-OUTPUT_LEN = (16, 64)
-"""Tokens; outputs are so short that they end at different times within a run of seconds."""
+"""Of all requests running at once, about: a run stays short also where requests could be very long."""
+OUTPUT_LEN = (16, 256)
+"""Tokens."""
+REFILL_S = 5.0
+"""Of the runs whose batch is refilled; the largest batch has twice as long, to reach a steady clock."""
+MOST_TURNS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRun:
-    """``num_requests`` in all, at most ``max_concurrency`` at once."""
+    """At most ``max_concurrency`` requests at once, ``num_requests`` in all or as many as begin within ``seconds``."""
 
     max_concurrency: int
     num_requests: int
+    seconds: float
 
 
-def engine_runs(max_num_seqs: int) -> list[EngineRun]:
-    """Batches that start together and run out, then batches that are refilled."""
-    closed = [count for count in (1, 8, 32, 64, 128) if count < max_num_seqs] + [max_num_seqs]
-    refilled = sorted({max(max_num_seqs // part, 1) for part in (16, 4, 1)})
+def engine_runs(max_num_seqs: int, density: float = 1.0) -> list[EngineRun]:
+    """Batches that start together and run out, then batches that are refilled; ``density`` scales how long."""
+    closed = sorted({1, min(8, max_num_seqs), max_num_seqs})
+    refilled = sorted({min(count, max_num_seqs) for count in (2, 4, 8)} | {max(max_num_seqs // 4, 1)})
+    seconds = density * REFILL_S
     return [
-        *(EngineRun(max_concurrency=count, num_requests=count) for count in closed),
-        *(EngineRun(max_concurrency=count, num_requests=_refills(count)) for count in refilled),
+        *(EngineRun(max_concurrency=count, num_requests=count, seconds=seconds) for count in closed),
+        *(EngineRun(max_concurrency=count, num_requests=MOST_TURNS * count, seconds=seconds) for count in refilled),
+        EngineRun(max_concurrency=max_num_seqs, num_requests=MOST_TURNS * max_num_seqs, seconds=2 * seconds),
     ]
 
 
-def _refills(count: int) -> int:
-    """Fewer turns for a larger batch, whose prompts take longer."""
-    return count + min(2 * count, max(count // 2, 32))
+class TimedTraffic(Traffic):
+    """Sends nothing more once ``until_ns`` have passed, but for the first batch."""
+
+    def __init__(self, requests: Sequence[RequestSpec], *, max_concurrency: int, until_ns: int) -> None:
+        super().__init__(requests, max_concurrency=max_concurrency)
+        self._until_ns = until_ns
+        self._has_begun = False
+
+    def due(self, now: int) -> list[RequestSpec]:
+        if self._has_begun and now >= self._until_ns:
+            self.stop_sending()
+        self._has_begun = True
+        return super().due(now)
 
 
 class EngineRuns:
     """Runs them on a runner that is ready; ``make_policies`` gives fresh policies, which may hold state."""
 
     def __init__(
-        self, runner: ModelRunner, scheduler: SchedulerConfig, make_policies: Callable[[], Policies], seed: int
+        self,
+        runner: ModelRunner,
+        scheduler: SchedulerConfig,
+        make_policies: Callable[[], Policies],
+        *,
+        seed: int,
+        density: float = 1.0,
     ) -> None:
         self._runner = runner
         self._scheduler = scheduler
         self._make_policies = make_policies
         self._seed = seed
-        self.runs = engine_runs(scheduler.max_num_seqs)
+        self.runs = engine_runs(scheduler.max_num_seqs, density)
 
     def measure(self, number: int, shape_id: int) -> list[ProfileRow]:
         """Every step of run ``number``. Raises EngineError when the device is out of memory or fails."""
         run, recorder = self.runs[number], Recorder()
         requests, output_lens = self._requests(run, number)
-        traffic = Traffic(requests, max_concurrency=run.max_concurrency)
+        until_ns = round(run.seconds * 1e9)
+        traffic = TimedTraffic(requests, max_concurrency=run.max_concurrency, until_ns=until_ns)
         outcome = self._drive(traffic, recorder, output_lens)
         if outcome.error is not None:
             self._runner.release([spec.request_id for spec in requests])
@@ -87,7 +111,7 @@ class EngineRuns:
         two runs or requests share a prefix.
         """
         rng = np.random.default_rng((self._seed, number))
-        longest = max(min(self._scheduler.max_model_len // 2, 2 * MAX_PROMPT_TOKENS // run.num_requests), 1)
+        longest = max(min(self._scheduler.max_model_len // 2, 2 * MAX_PROMPT_TOKENS // run.max_concurrency), 1)
         prompts = rng.integers(max(longest // 16, 1), longest + 1, run.num_requests).tolist()
         outputs = rng.integers(OUTPUT_LEN[0], OUTPUT_LEN[1] + 1, run.num_requests).tolist()
         specs = [

@@ -33,7 +33,7 @@ class Piece:
 
 class Profile:
     """The measurements of one engine. ``num_visits`` is how often each shape is measured (STEPS_PER_VISIT steps each
-    time); ``density`` scales the number of drawn shapes.
+    time); ``density`` scales the number of drawn shapes and how long engine runs are refilled.
     """
 
     columns = PROFILE_COLUMNS
@@ -53,7 +53,7 @@ class Profile:
         limits, runner = Limits.of(loaded.scheduler), loaded.runner
         self.grid = make_grid(limits, runner.capture_sizes, seed=seed, density=density)
         self._visits = Visits(runner, Placer(limits, (seed, 1)), WallClock())
-        self._engine = EngineRuns(runner, loaded.scheduler, make_policies, seed)
+        self._engine = EngineRuns(runner, loaded.scheduler, make_policies, seed=seed, density=density)
         self.pieces = tuple(self._pieces())
 
     @property

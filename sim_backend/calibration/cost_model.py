@@ -7,6 +7,7 @@ from typing import Literal
 
 from sched_core.dispatch import GraphMode
 from sched_core.features import StepFeatures
+from sim_backend.calibration.recent_work import RecentWork
 from sim_backend.calibration.values import Calibration, HostGap, StepTerms
 from sim_backend.piecewise import PiecewiseLinear
 
@@ -25,7 +26,7 @@ class CalibrationRangeError(RuntimeError):
 
 
 class CalibratedCostModel:
-    """Prices steps by a ``Calibration``.
+    """Prices steps by a ``Calibration``, in the order in which they run: a throttle remembers the last ones.
 
     ``out_of_range`` says what happens when a step leaves the covered ranges: ``warn`` once per feature and
     extrapolate, or ``fail``. A graph mode without terms always fails.
@@ -34,7 +35,7 @@ class CalibratedCostModel:
         CalibrationRangeError: from ``step_ns``, as said above.
     """
 
-    __slots__ = ("_covered", "_modes", "_name", "_out_of_range", "_warned")
+    __slots__ = ("_covered", "_modes", "_name", "_out_of_range", "_throttle", "_warned", "_work")
 
     def __init__(self, calibration: Calibration, out_of_range: OutOfRange = "warn") -> None:
         self._name = f"{calibration.model} on {calibration.gpu}"
@@ -43,15 +44,20 @@ class CalibratedCostModel:
             (StepFeatures._fields.index(name), least, greatest)
             for name, (least, greatest) in calibration.covered.items()
         ]
+        self._throttle = calibration.throttle
+        self._work = None if calibration.throttle is None else RecentWork(calibration.throttle.time_constant_ms * 1e6)
         self._out_of_range = out_of_range
         self._warned: set[str] = set()
 
-    def step_ns(self, features: StepFeatures, now: int) -> int:  # noqa: ARG002 - the protocol's signature
+    def step_ns(self, features: StepFeatures, now: int) -> int:
         for index, least, greatest in self._covered:
             if not least <= features[index] <= greatest:  # type: ignore[operator] # never the graph mode
                 self._leave_range(StepFeatures._fields[index], features[index], least, greatest)
         mode = self._mode(features)
-        return max(round(mode.device_ns(features) + mode.host_gap_ns(features)), 1)
+        device, gap = mode.device_ns(features), mode.host_gap_ns(features)
+        if self._work is not None:
+            device = self._throttled(self._work, mode, features, now, device, gap)
+        return max(round(device + gap), 1)
 
     def host_gap_ns(self, features: StepFeatures) -> float:
         """The part of ``step_ns`` in which the device is idle."""
@@ -59,6 +65,15 @@ class CalibratedCostModel:
 
     def wake_ns(self, now: int) -> int:
         return now
+
+    def _throttled(
+        self, work: RecentWork, mode: _Mode, features: StepFeatures, now: int, device: float, gap: float
+    ) -> float:
+        """``device`` with the slowdown that the steps before and this one itself bring about."""
+        share = work.mean_during(now, device if features.prefill_tokens else 0.0, device + gap)
+        device += mode.slowdown_ns(features) * self._throttle.extent(share) if self._throttle else 0.0
+        work.passes(now, device if features.prefill_tokens else 0.0, device + gap)
+        return device
 
     def _mode(self, features: StepFeatures) -> _Mode:
         mode = self._modes.get(features.graph_mode)
@@ -82,7 +97,17 @@ class CalibratedCostModel:
 class _Mode:
     """The terms of one graph mode with the host gap, in nanoseconds."""
 
-    __slots__ = ("_dense", "_floor", "_host", "_per_context", "_per_key", "_per_pair", "_per_row", "_per_sample")
+    __slots__ = (
+        "_dense",
+        "_floor",
+        "_host",
+        "_per_context",
+        "_per_key",
+        "_per_pair",
+        "_per_row",
+        "_per_sample",
+        "_slowdown",
+    )
 
     def __init__(self, terms: StepTerms, gap: HostGap) -> None:
         self._dense = PiecewiseLinear((tokens, ms * NS_PER_MS) for tokens, ms in terms.dense_knots_ms)
@@ -92,6 +117,7 @@ class _Mode:
         self._per_key = terms.per_prefill_key_us * NS_PER_US
         self._per_row = terms.per_row_us * NS_PER_US
         self._per_sample = terms.per_sample_us * NS_PER_US
+        self._slowdown = (terms.throttled_ms * NS_PER_MS, terms.per_throttled_token_us * NS_PER_US)
         microseconds = (gap.base_ms * 1e3, gap.per_row_us, gap.per_started_us, gap.per_prefill_row_us)
         self._host = tuple(term * NS_PER_US for term in microseconds)
 
@@ -101,6 +127,11 @@ class _Mode:
         device = self._dense(padded_tokens) + self._per_context * context + self._per_pair * pairs
         device += self._per_key * keys + self._per_row * rows + self._per_sample * samples
         return max(device, self._floor)
+
+    def slowdown_ns(self, features: StepFeatures) -> float:
+        """What a throttle adds at most."""
+        constant, per_token = self._slowdown
+        return constant + per_token * features.num_padded_tokens
 
     def host_gap_ns(self, features: StepFeatures) -> float:
         _, rows, decodes, _, _, _, _, _, started, _, _ = features

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim_backend.calibration.measured import Floats
-from sim_backend.calibration.robust import Matrix
+from sim_backend.calibration.arrays import Floats, Matrix
 
 MOST_EAGER_KNOTS = 16
 STEPS_PER_KNOT = 4

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sched_core.dispatch import GraphMode
-from sim_backend.calibration.measured import Floats, MeasuredSteps
+from sim_backend.calibration.arrays import Floats
+from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.predict import predicted_ns
 from sim_backend.calibration.values import Calibration, HeldOutError
 

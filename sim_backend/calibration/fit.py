@@ -11,7 +11,7 @@ from sched_core.dispatch import CaptureSizes, GraphMode
 from sim_backend.calibration.errors import held_out_error
 from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.terms import MIN_STEPS, fit_host_gap, fit_terms
-from sim_backend.calibration.values import Calibration, HostGap, StepTerms
+from sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
 
 COVERED = ("num_tokens", "num_rows", "decode_context", "prefill_pairs")
 """Counts beyond whose range a calibration extrapolates; the others follow from them or are small."""
@@ -34,7 +34,7 @@ class Engine:
     capture_sizes: CaptureSizes
 
 
-def fit_calibration(engine: Engine, steps: MeasuredSteps, origin: str) -> Calibration:
+def fit_calibration(engine: Engine, steps: MeasuredSteps, origin: str, throttle: Throttle | None = None) -> Calibration:
     """Terms per graph mode and the host gap, fitted to what is not held out, with the error on what is.
 
     With device times the device's part and the host gap are fitted apart, the gap on steps of an engine's loop (on
@@ -53,7 +53,8 @@ def fit_calibration(engine: Engine, steps: MeasuredSteps, origin: str) -> Calibr
         num_blocks=engine.num_blocks,
         block_size=engine.block_size,
         origin=origin,
-        modes=_modes(fitted),
+        modes=_modes(fitted, throttle),
+        throttle=throttle,
         capture_sizes=engine.capture_sizes,
         host_gap=_host_gap(fitted),
         covered=_covered(fitted),
@@ -61,14 +62,14 @@ def fit_calibration(engine: Engine, steps: MeasuredSteps, origin: str) -> Calibr
     return held_out_error(calibration, steps.where(steps.held_out))
 
 
-def _modes(steps: MeasuredSteps) -> Mapping[GraphMode, StepTerms]:
+def _modes(steps: MeasuredSteps, throttle: Throttle | None) -> Mapping[GraphMode, StepTerms]:
     target = steps.device_ns if steps.timed_on_device else steps.interval_ns
     rows = {mode: steps.modes == str(mode) for mode in GraphMode}
     enough = {mode: rows for mode, rows in rows.items() if rows.sum() >= MIN_STEPS}
     if not enough:
         counts = ", ".join(f"{mode} {rows[mode].sum()}" for mode in GraphMode)
         raise TooFewStepsError(f"too few steps to fit ({counts}); every graph mode needs at least {MIN_STEPS}")
-    return {mode: fit_terms(steps.where(rows), target[rows], mode) for mode, rows in enough.items()}
+    return {mode: fit_terms(steps.where(rows), target[rows], mode, throttle) for mode, rows in enough.items()}
 
 
 def _host_gap(steps: MeasuredSteps) -> HostGap:

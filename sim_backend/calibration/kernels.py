@@ -15,8 +15,9 @@ import numpy as np
 
 from sched_core.dispatch import CaptureSizes, dispatch
 from sched_core.features import StepFeatures
-from sim_backend.calibration.measured import Floats, MeasuredSteps
-from sim_backend.calibration.robust import Matrix
+from sim_backend.calibration.arrays import Floats, Matrix
+from sim_backend.calibration.measured import MeasuredSteps
+from sim_backend.calibration.recent_work import unknown_shares
 from sim_backend.calibration.split import held_out_shapes
 
 NS_PER_US = 1e3
@@ -117,6 +118,7 @@ def kernel_steps(profile: KernelProfile, limits: EngineLimits) -> MeasuredSteps:
         in_loop=np.zeros(len(shapes), dtype=bool),
         held_out=held_out_shapes([astuple(shape) for shape in shapes]),
         spread_percent=unknown,
+        shares=unknown_shares(len(shapes)),
     )
     return steps.where(np.isfinite(device_us))
 

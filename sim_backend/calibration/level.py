@@ -14,18 +14,23 @@ import numpy as np
 from sched_core.dispatch import GraphMode
 from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.predict import device_ns
+from sim_backend.calibration.robust import fit_non_negative
 from sim_backend.calibration.terms import MIN_STEPS, fit_terms
+from sim_backend.calibration.values import Throttle
 
 MIN_LOOP_STEPS = 30
 
 
-def at_loop_level(steps: MeasuredSteps) -> tuple[MeasuredSteps, Mapping[GraphMode, float]]:
+def at_loop_level(
+    steps: MeasuredSteps, throttle: Throttle | None = None
+) -> tuple[MeasuredSteps, Mapping[GraphMode, float]]:
     """``steps`` with the device times of those launched alone multiplied by one factor per graph mode.
 
-    A factor is the median of what a step of the loop takes, over what terms fitted to the lone shapes of its mode
-    say; rows that are held out have no part in it. Modes measured in one way only are left as they are.
+    A factor is how much longer a step of the loop takes than terms fitted to the lone shapes of its mode say, apart
+    from what ``throttle`` adds; rows that are held out have no part in it. Modes measured in one way only are left as
+    they are.
     """
-    factors = {mode: factor for mode in GraphMode if (factor := _factor(steps.of(mode))) is not None}
+    factors = {mode: factor for mode in GraphMode if (factor := _factor(steps.of(mode), throttle)) is not None}
     scale = np.ones(len(steps))
     for mode, factor in factors.items():
         scale[(steps.modes == str(mode)) & ~steps.in_loop] = factor
@@ -34,10 +39,12 @@ def at_loop_level(steps: MeasuredSteps) -> tuple[MeasuredSteps, Mapping[GraphMod
     return levelled, factors
 
 
-def _factor(steps: MeasuredSteps) -> float | None:
+def _factor(steps: MeasuredSteps, throttle: Throttle | None) -> float | None:
     known = steps.where(~steps.held_out & np.isfinite(steps.device_ns))
     alone, loop = known.where(~known.in_loop), known.where(known.in_loop)
     if len(alone) < MIN_STEPS or len(loop) < MIN_LOOP_STEPS:
         return None
     terms = fit_terms(alone, alone.device_ns, GraphMode(str(steps.modes[0])))
-    return float(np.median(loop.device_ns / device_ns(terms, loop)))
+    expected, slowed = device_ns(terms, loop), loop.throttled(throttle)
+    columns = np.column_stack([expected, slowed, slowed * loop.features["num_padded_tokens"]])
+    return float(fit_non_negative(columns, loop.device_ns)[0])

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
 from sched_core.dispatch import GraphMode
-
-Floats: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
-Bools: TypeAlias = np.ndarray[tuple[int], np.dtype[np.bool_]]
-Labels: TypeAlias = np.ndarray[tuple[int], np.dtype[np.str_]]
+from sim_backend.calibration.arrays import Bools, Floats, Labels, Matrix
+from sim_backend.calibration.recent_work import TIME_CONSTANTS_MS
+from sim_backend.calibration.values import Throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +20,8 @@ class MeasuredSteps:
     ``features`` has the counts of ``StepFeatures`` by name, ``modes`` the graph mode. ``device_ns`` and
     ``interval_ns`` are NaN where that was not measured. ``in_loop`` marks steps whose interval holds scheduling, that
     is steps of an engine's loop. ``held_out`` marks rows that no fit may see. ``spread_percent`` is the mean absolute
-    deviation of a shape's repeats from their median, NaN where nothing was repeated.
+    deviation of a shape's repeats from their median, NaN where nothing was repeated. ``shares`` (steps, time constants)
+    says how busy the device was with prompt tokens around each step, as ``recent_shares`` does.
     """
 
     features: Mapping[str, Floats]
@@ -32,6 +31,7 @@ class MeasuredSteps:
     in_loop: Bools
     held_out: Bools
     spread_percent: Floats
+    shares: Matrix
 
     def __len__(self) -> int:
         return len(self.modes)
@@ -46,6 +46,7 @@ class MeasuredSteps:
             in_loop=self.in_loop[rows],
             held_out=self.held_out[rows],
             spread_percent=self.spread_percent[rows],
+            shares=self.shares[rows],
         )
 
     def of(self, mode: GraphMode) -> MeasuredSteps:
@@ -63,6 +64,17 @@ class MeasuredSteps:
         whole = self.in_loop | ~np.isfinite(self.device_ns)
         return np.where(whole, self.interval_ns, self.device_ns)
 
+    def throttled(self, throttle: Throttle | None) -> Floats:
+        """How much each step is slowed down, 0 to 1; all 0 without a throttle.
+
+        Raises:
+            ValueError: a time constant that is none of TIME_CONSTANTS_MS.
+        """
+        if throttle is None:
+            return np.zeros(len(self))
+        shares = self.shares[:, TIME_CONSTANTS_MS.index(throttle.time_constant_ms)]
+        return np.array([throttle.extent(share) for share in shares.tolist()])
+
 
 def join(parts: Sequence[MeasuredSteps]) -> MeasuredSteps:
     """All rows of ``parts``."""
@@ -74,4 +86,5 @@ def join(parts: Sequence[MeasuredSteps]) -> MeasuredSteps:
         in_loop=np.concatenate([part.in_loop for part in parts]),
         held_out=np.concatenate([part.held_out for part in parts]),
         spread_percent=np.concatenate([part.spread_percent for part in parts]),
+        shares=np.concatenate([part.shares for part in parts]),
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim_backend.calibration.measured import Floats, MeasuredSteps
-from sim_backend.calibration.values import Calibration, HostGap, StepTerms
+from sim_backend.calibration.arrays import Floats
+from sim_backend.calibration.measured import MeasuredSteps
+from sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
 from sim_backend.piecewise import PiecewiseLinear
 
 NS_PER_MS = 1e6
 NS_PER_US = 1e3
 
 
-def device_ns(terms: StepTerms, steps: MeasuredSteps) -> Floats:
+def device_ns(terms: StepTerms, steps: MeasuredSteps, throttle: Throttle | None = None) -> Floats:
     """Device time of steps of one graph mode."""
     features = steps.features
     dense = PiecewiseLinear(terms.dense_knots_ms)
@@ -22,7 +23,8 @@ def device_ns(terms: StepTerms, steps: MeasuredSteps) -> Floats:
     total += terms.per_prefill_key_us * NS_PER_US * features["prefill_context"]
     total += terms.per_row_us * NS_PER_US * features["num_rows"]
     total += terms.per_sample_us * NS_PER_US * features["num_samples"]
-    return np.maximum(total, terms.floor_ms * NS_PER_MS)
+    slowdown = terms.throttled_ms * NS_PER_MS + terms.per_throttled_token_us * NS_PER_US * features["num_padded_tokens"]
+    return np.maximum(total + slowdown * steps.throttled(throttle), terms.floor_ms * NS_PER_MS)
 
 
 def host_gap_ns(gap: HostGap, steps: MeasuredSteps) -> Floats:
@@ -42,6 +44,6 @@ def predicted_ns(calibration: Calibration, steps: MeasuredSteps) -> Floats:
     total = np.full(len(steps), np.nan)
     for mode, terms in calibration.modes.items():
         rows = steps.modes == str(mode)
-        total[rows] = device_ns(terms, steps.where(rows))
+        total[rows] = device_ns(terms, steps.where(rows), calibration.throttle)
     with_gap = steps.in_loop | ~np.isfinite(steps.device_ns)
     return total + np.where(with_gap, host_gap_ns(calibration.host_gap, steps), 0.0)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 
-from sim_backend.calibration.measured import Floats
-
-Matrix: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+from sim_backend.calibration.arrays import Floats, Matrix
 
 ROUNDS = 25
 WIDEST = 6.0  # in median absolute errors: beyond is a garbage collection or a cold start, not noise

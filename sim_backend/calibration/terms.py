@@ -9,11 +9,12 @@ from types import MappingProxyType
 import numpy as np
 
 from sched_core.dispatch import GraphMode
+from sim_backend.calibration.arrays import Bools, Floats
 from sim_backend.calibration.dense import eager_knots, graph_knots, rise_columns, value_columns
-from sim_backend.calibration.measured import Bools, Floats, MeasuredSteps
+from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.predict import NS_PER_MS, NS_PER_US, device_ns
 from sim_backend.calibration.robust import fit_non_negative
-from sim_backend.calibration.values import HostGap, StepTerms
+from sim_backend.calibration.values import HostGap, StepTerms, Throttle
 
 COLUMNS: Mapping[str, str] = MappingProxyType(
     {
@@ -34,16 +35,16 @@ FLOOR_MUST_GIVE = 0.9  # of the error without one: a floor that gives less is on
 DIGITS = 6
 
 
-def fit_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode) -> StepTerms:
+def fit_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode, throttle: Throttle | None = None) -> StepTerms:
     """Terms for ``steps``, all of one mode, that take ``target_ns`` (device times, or intervals as a whole).
 
     Eager steps may sit on a launch floor: the floor and the steps on it are found together, from several guesses.
     """
     if mode is not GraphMode.EAGER:
-        return _linear_terms(steps, target_ns, mode)
+        return _linear_terms(steps, target_ns, mode, throttle)
     guesses = np.unique(np.quantile(target_ns, np.linspace(0, 0.95, FLOOR_GUESSES), method="nearest"))
-    found = [_from_floor(steps, target_ns, guess) for guess in (0.0, *guesses)]
-    errors = [round(_typical_error(terms, steps, target_ns), 6) for terms in found]
+    found = [_from_floor(steps, target_ns, guess, throttle) for guess in (0.0, *guesses)]
+    errors = [round(_typical_error(terms, steps, target_ns, throttle), 6) for terms in found]
     best = int(np.argmin(errors))
     return found[best if errors[best] <= FLOOR_MUST_GIVE * errors[0] else 0]
 
@@ -68,50 +69,56 @@ def rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def _linear_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode) -> StepTerms:
+def _linear_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode, throttle: Throttle | None) -> StepTerms:
     """Terms without a floor. Only over mixed graphs may the dense part fall: their matrix products fill tiles or not,
     and each size has kernels of its own; decodes stream the weights, and eager sizes share their kernels."""
     tokens = steps.features["num_padded_tokens"]
     never_falls = mode is not GraphMode.MIXED
     knots = eager_knots(tokens) if mode is GraphMode.EAGER else graph_knots(tokens)
     dense = rise_columns(tokens, knots) if never_falls else value_columns(tokens, knots)
-    counts = _distinct({term: steps.features[name] for term, name in COLUMNS.items()})
+    slowed = steps.throttled(throttle)
+    slowdown = {"throttled_us": slowed}
+    if mode is not GraphMode.DECODE:  # decodes wait for memory, whatever their number
+        slowdown["per_throttled_token_us"] = slowed * tokens
+    counts = _distinct({term: steps.features[name] for term, name in COLUMNS.items()} | slowdown)
     columns = np.column_stack([dense, *counts.values()])
     fitted = fit_non_negative(columns, target_ns / NS_PER_US)
     levels = np.cumsum(fitted[: len(knots)]) if never_falls else fitted[: len(knots)]
+    values = {term: rounded(value) for term, value in zip(counts, fitted[len(knots) :], strict=True)}
     return StepTerms(
         dense_knots_ms=tuple((float(x), rounded(us / 1e3)) for x, us in zip(knots, levels, strict=True)),
-        **{term: rounded(value) for term, value in zip(counts, fitted[len(knots) :], strict=True)},
+        throttled_ms=rounded(values.pop("throttled_us", 0.0) / 1e3),
+        **values,
     )
 
 
 def _distinct(columns: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Columns without those that equal an earlier one: in decode steps, every row is sampled."""
+    """Columns without those that equal an earlier one (in decode steps, every row is sampled) or are all zero."""
     kept: dict[str, Floats] = {}
     for name, column in columns.items():
-        if not any(np.array_equal(column, other) for other in kept.values()):
+        if column.any() and not any(np.array_equal(column, other) for other in kept.values()):
             kept[name] = column
     return kept
 
 
-def _from_floor(steps: MeasuredSteps, target_ns: Floats, guess_ns: float) -> StepTerms:
+def _from_floor(steps: MeasuredSteps, target_ns: Floats, guess_ns: float, throttle: Throttle | None) -> StepTerms:
     """Terms near a guess of the floor: which steps lie on it, and what the others cost, found in turn."""
     on_floor = target_ns <= guess_ns
-    terms = _split_terms(steps, target_ns, on_floor)
+    terms = _split_terms(steps, target_ns, on_floor, throttle)
     for _ in range(FLOOR_ROUNDS):
-        now = device_ns(replace(terms, floor_ms=0.0), steps) <= terms.floor_ms * NS_PER_MS
+        now = device_ns(replace(terms, floor_ms=0.0), steps, throttle) <= terms.floor_ms * NS_PER_MS
         if (now == on_floor).all():
             break
         on_floor = now
-        terms = _split_terms(steps, target_ns, on_floor)
+        terms = _split_terms(steps, target_ns, on_floor, throttle)
     return terms
 
 
-def _split_terms(steps: MeasuredSteps, target_ns: Floats, on_floor: Bools) -> StepTerms:
+def _split_terms(steps: MeasuredSteps, target_ns: Floats, on_floor: Bools, throttle: Throttle | None) -> StepTerms:
     above = ~on_floor
     if above.sum() < MIN_STEPS or not on_floor.any():
-        return _linear_terms(steps, target_ns, GraphMode.EAGER)
-    terms = _linear_terms(steps.where(above), target_ns[above], GraphMode.EAGER)
+        return _linear_terms(steps, target_ns, GraphMode.EAGER, throttle)
+    terms = _linear_terms(steps.where(above), target_ns[above], GraphMode.EAGER, throttle)
     floor_ms = rounded(float(np.median(target_ns[on_floor])) / NS_PER_MS)
     return replace(terms, dense_knots_ms=_down_to_zero(terms.dense_knots_ms), floor_ms=floor_ms)
 
@@ -125,7 +132,7 @@ def _down_to_zero(knots: tuple[tuple[float, float], ...]) -> tuple[tuple[float, 
     return ((0.0, rounded(max(first - slope * least, 0.0))), *knots)
 
 
-def _typical_error(terms: StepTerms, steps: MeasuredSteps, target_ns: Floats) -> float:
+def _typical_error(terms: StepTerms, steps: MeasuredSteps, target_ns: Floats, throttle: Throttle | None) -> float:
     """Mean absolute relative error without the worst twentieth."""
-    errors = np.sort(np.abs(device_ns(terms, steps) / target_ns - 1))
+    errors = np.sort(np.abs(device_ns(terms, steps, throttle) / target_ns - 1))
     return float(errors[: max(int(0.95 * len(errors)), 1)].mean())

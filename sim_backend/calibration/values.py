@@ -19,7 +19,8 @@ class StepTerms:
     ``max(floor_ms, dense(padded tokens) + context + pairs + keys + rows + head)``: ``dense_knots_ms`` are
     (tokens, ms) pairs, ``per_context_token_us`` is paid per decode-context token, ``per_prefill_pair_us`` per
     query-key pair of prefill rows, ``per_prefill_key_us`` per key that prefill rows read, ``per_row_us`` per row and
-    ``per_sample_us`` per sampled row. ``floor_ms`` is the time that launching an eager step takes.
+    ``per_sample_us`` per sampled row. ``floor_ms`` is the time that launching an eager step takes. ``throttled_ms`` and
+    ``per_throttled_token_us`` (per padded token) are added as far as the calibration's ``throttle`` says.
 
     Raises:
         ValueError: a negative or non-finite number, or knots that do not ascend.
@@ -32,10 +33,37 @@ class StepTerms:
     per_prefill_key_us: float = 0.0
     per_row_us: float = 0.0
     per_sample_us: float = 0.0
+    throttled_ms: float = 0.0
+    per_throttled_token_us: float = 0.0
 
     def __post_init__(self) -> None:
         _check_not_negative(self, skip="dense_knots_ms")
         PiecewiseLinear(self.dense_knots_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """A power limit: the clock falls as more of the recent time went to steps with prompt tokens (``recent_work.py``).
+
+    Nothing happens up to the share ``from_share`` (0 to less than 1), all of it at the share 1, in proportion between;
+    ``time_constant_ms`` is how far back the share reaches.
+
+    Raises:
+        ValueError: a number out of its range.
+    """
+
+    time_constant_ms: float
+    from_share: float
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.time_constant_ms) and self.time_constant_ms > 0):
+            raise ValueError(f"time_constant_ms must be finite and above 0, got {self.time_constant_ms}")
+        if not 0 <= self.from_share < 1:
+            raise ValueError(f"from_share must be at least 0 and less than 1, got {self.from_share}")
+
+    def extent(self, share: float) -> float:
+        """How much of the slowdown there is, 0 to 1."""
+        return max(share - self.from_share, 0.0) / (1.0 - self.from_share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +97,9 @@ class Calibration:
     """Fitted step times of one engine on one GPU, with their origin.
 
     ``num_blocks`` and ``block_size`` are the measured engine's KV pool, ``capture_sizes`` its CUDA graphs. ``modes``
-    has the terms per graph mode (keys ``eager``, ``decode``, ``mixed``). ``covered`` maps fields of
-    ``StepFeatures`` to the (least, greatest) value seen while fitting. ``held_out`` is None where nothing was held out.
+    has the terms per graph mode (keys ``eager``, ``decode``, ``mixed``). ``throttle`` is None where load was not seen
+    to slow the device down. ``covered`` maps fields of ``StepFeatures`` to the (least, greatest) value seen while
+    fitting. ``held_out`` is None where nothing was held out.
     ``origin`` says in words where the numbers come from.
 
     Raises:
@@ -87,6 +116,7 @@ class Calibration:
     modes: Mapping[GraphMode, StepTerms]
     capture_sizes: CaptureSizes = NO_GRAPHS
     host_gap: HostGap = field(default_factory=HostGap)
+    throttle: Throttle | None = None
     covered: Mapping[str, tuple[int, int]]
     held_out: HeldOutError | None = None
 

@@ -12,7 +12,7 @@ from tests.real_backend.devices import on_gpu
 
 pytestmark = on_gpu
 
-ENGINE = {"block_size": 256, "max_num_batched_tokens": 1024, "max_num_seqs": 32, "max_model_len": 1024}
+ENGINE = {"block_size": 256, "max_num_batched_tokens": 1280, "max_num_seqs": 32, "max_model_len": 1024}
 MODEL = {"name": "Qwen/Qwen3-0.6B", "load_format": "dummy", "dtype": "bfloat16"}
 
 

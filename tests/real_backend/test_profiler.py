@@ -13,7 +13,7 @@ import torch
 from real_backend.engine_config import EngineOptions, ModelSource
 from real_backend.engine_loader import LoadedEngine, load_engine
 from real_backend.errors import EngineError
-from real_backend.profiling.engine_runs import MAX_PROMPT_TOKENS, EngineRun, EngineRuns, engine_runs
+from real_backend.profiling.engine_runs import MAX_PROMPT_TOKENS, EngineRuns, engine_runs
 from real_backend.profiling.grid import make_grid
 from real_backend.profiling.measurement import PROFILE_COLUMNS
 from real_backend.profiling.plans import Placer
@@ -164,22 +164,31 @@ def test_engine_runs_prefill_decode_and_start_requests_beside_others(folder: Pat
 
 
 @pytest.mark.parametrize("max_num_seqs", [1, 7, 64, 256])
-def test_engine_runs_end_with_batches_that_are_refilled(max_num_seqs: int) -> None:
-    runs = engine_runs(max_num_seqs)
+def test_engine_runs_end_with_the_largest_batch_refilled(max_num_seqs: int) -> None:
+    *runs, last = engine_runs(max_num_seqs)
     assert {run.max_concurrency for run in runs} <= set(range(1, max_num_seqs + 1))
-    assert EngineRun(max_concurrency=max_num_seqs, num_requests=max_num_seqs) in runs
-    assert any(run.num_requests > run.max_concurrency == max_num_seqs for run in runs)
-    assert sum(run.num_requests for run in runs) <= 5 * max_num_seqs + 200
+    assert any(run.num_requests == run.max_concurrency == max_num_seqs for run in runs)
+    assert last.num_requests > last.max_concurrency == max_num_seqs
+    assert last.seconds == max(run.seconds for run in (*runs, last))
 
 
-def test_engine_runs_stay_short_where_requests_may_be_very_long(folder: Path) -> None:
+def test_a_run_whose_time_is_up_starts_nothing_more_and_ends(folder: Path) -> None:
+    loaded = load(folder)
+    runs = EngineRuns(loaded.runner, loaded.scheduler, build_policies, seed=0, density=0.0)
+    for number, run in enumerate(runs.runs):
+        features = [features_of(row) for row in runs.measure(number, 0)]
+        assert sum(each.num_started for each in features) <= run.max_concurrency
+    assert len(loaded.runner._states._free_slots) == CONFIG.max_num_seqs
+
+
+def test_requests_of_engine_runs_stay_within_bounds_where_they_may_be_very_long(folder: Path) -> None:
     long = replace(CONFIG, max_model_len=131_072, max_num_seqs=256)
     runs = EngineRuns(load(folder).runner, long, build_policies, seed=0)
     for number, run in enumerate(runs.runs):
         requests, output_lens = runs._requests(run, number)
         lengths = [spec.num_prompt_tokens for spec in requests]
         assert len(lengths) == len(output_lens) == run.num_requests
-        assert sum(lengths) <= 1.3 * MAX_PROMPT_TOKENS
+        assert max(lengths) * run.max_concurrency <= 2 * MAX_PROMPT_TOKENS
         assert max(lengths) <= long.max_model_len / 2
 
 

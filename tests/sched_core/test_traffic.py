@@ -94,3 +94,14 @@ def test_client_gives_up_counting_from_sending_and_only_once() -> None:
 def test_a_follow_up_of_an_unknown_request_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="request 1 follows request 7, which does not exist"):
         Traffic([make_request(1)], follow_ups={1: FollowUp(after=7)})
+
+
+def test_traffic_that_stops_sending_ends_with_what_was_sent() -> None:
+    traffic = Traffic([make_request(i) for i in range(3)], max_concurrency=1, follow_ups={2: FollowUp(after=0)})
+    assert sent(traffic, 0) == [0]
+    traffic.stop_sending()
+    assert not traffic.exhausted
+    traffic.finished(done(0), 5)
+    assert sent(traffic, 9) == []
+    assert traffic.exhausted
+    assert traffic.next_event_ns() is None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from sched_core.dispatch import CaptureSizes, GraphMode, dispatch
 from sim_backend.calibration.fit import Engine
 from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.predict import device_ns, host_gap_ns
+from sim_backend.calibration.recent_work import unknown_shares
 from sim_backend.calibration.split import held_out_blocks
 from sim_backend.calibration.values import HostGap
 
@@ -62,6 +65,7 @@ def steps_of(terms, mode, gap=None, count=400, seed=0, noise=None):
         in_loop=np.ones(count, dtype=bool),
         held_out=held_out_blocks(np.arange(count, dtype=float)),
         spread_percent=np.full(count, np.nan),
+        shares=unknown_shares(count),
     )
     device = device_ns(terms, blank) * (1 if noise is None else 1 + noise)
     return timed(blank, device, device + host_gap_ns(gap or HostGap(), blank))
@@ -69,15 +73,7 @@ def steps_of(terms, mode, gap=None, count=400, seed=0, noise=None):
 
 def timed(steps, device_ns, interval_ns):
     """``steps`` with other times."""
-    return MeasuredSteps(
-        features=steps.features,
-        modes=steps.modes,
-        interval_ns=interval_ns,
-        device_ns=device_ns,
-        in_loop=steps.in_loop,
-        held_out=steps.held_out,
-        spread_percent=steps.spread_percent,
-    )
+    return replace(steps, device_ns=device_ns, interval_ns=interval_ns)
 
 
 def scaled(steps, factor):

@@ -1,0 +1,54 @@
+"""Does the device slow down under load, and when: the time constant and the share from which on it does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sched_core.dispatch import GraphMode
+from sim_backend.calibration.level import at_loop_level
+from sim_backend.calibration.measured import MeasuredSteps
+from sim_backend.calibration.predict import device_ns
+from sim_backend.calibration.recent_work import TIME_CONSTANTS_MS
+from sim_backend.calibration.terms import MIN_STEPS, fit_terms
+from sim_backend.calibration.values import Throttle
+
+FROM_SHARES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
+MUST_GIVE = 0.95  # of the error without: a throttle that gives less is noise
+MOST_STEPS = 2000
+MIN_LOOP_STEPS = 200  # the error of fewer hides what load does
+
+
+def fit_throttle(steps: MeasuredSteps) -> Throttle | None:
+    """The throttle under which terms fit the loop's steps with prompt tokens best; None when that gives too little.
+
+    Only graph steps of which the device time is known are looked at: eager ones may be bound by the host.
+    """
+    seen = _sample(steps)
+    if seen.in_loop.sum() < MIN_LOOP_STEPS:
+        return None
+    candidates = [
+        Throttle(time_constant_ms=time_constant, from_share=share)
+        for time_constant in TIME_CONSTANTS_MS
+        for share in FROM_SHARES
+    ]
+    without = _error(seen, None)
+    errors = [_error(seen, candidate) for candidate in candidates]
+    best = int(np.argmin(errors))
+    return candidates[best] if errors[best] <= MUST_GIVE * without else None
+
+
+def _sample(steps: MeasuredSteps) -> MeasuredSteps:
+    of_interest = (steps.modes == str(GraphMode.MIXED)) & ~steps.held_out & np.isfinite(steps.device_ns)
+    seen = steps.where(of_interest)
+    every = max(len(seen) // MOST_STEPS, 1)
+    return seen.where(np.arange(len(seen)) % every == 0)
+
+
+def _error(steps: MeasuredSteps, throttle: Throttle | None) -> float:
+    """Mean absolute relative error of the loop's steps."""
+    levelled, _ = at_loop_level(steps, throttle)
+    if len(levelled) < MIN_STEPS:
+        return float("inf")
+    terms = fit_terms(levelled, levelled.device_ns, GraphMode.MIXED, throttle)
+    loop = levelled.where(levelled.in_loop)
+    return float(np.abs(device_ns(terms, loop, throttle) / loop.device_ns - 1).mean())
