@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from itertools import islice
 
 from xxhash import xxh3_128_digest
 
@@ -63,7 +64,7 @@ class BlockManager:
         At least the last token must be computed to sample the next one, so the hit ends at most one token before
         the end: a full hit gives its last block back (as in vLLM).
         """
-        return self.pool.cache.longest_prefix(request.block_keys[: (request.num_tokens - 1) // self.block_size])
+        return self.pool.cache.longest_prefix(islice(request.block_keys, (request.num_tokens - 1) // self.block_size))
 
     def pin(self, request: Request, hits: list[int]) -> None:
         """Make prefix hits the start of a waiting request's table.
