@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from itertools import islice
 
 from xxhash import xxh3_128_digest
 
@@ -63,7 +64,7 @@ class BlockManager:
         At least the last token must be computed to sample the next one, so the hit ends at most one token before
         the end: a full hit gives its last block back (as in vLLM).
         """
-        return self.pool.cache.longest_prefix(request.block_keys[: (request.num_tokens - 1) // self.block_size])
+        return self.pool.cache.longest_prefix(islice(request.block_keys, (request.num_tokens - 1) // self.block_size))
 
     def pin(self, request: Request, hits: list[int]) -> None:
         """Make prefix hits the start of a waiting request's table.
@@ -76,34 +77,32 @@ class BlockManager:
         self._record((self._set_blocks, request, []))
 
     def advance(
-        self, requests: Sequence[Request], starts: Sequence[int], ends: Sequence[int]
-    ) -> tuple[list[int], list[int]]:
-        """Let each request compute tokens ``[starts[i], ends[i])``, in as many new blocks as that needs.
+        self, requests: Sequence[Request], starts: Sequence[int], ends: Sequence[int], num_blocks: Sequence[int]
+    ) -> list[int]:
+        """Let each request compute tokens ``[starts[i], ends[i])``, in ``num_blocks[i]`` more blocks.
 
-        Returns how many blocks each took, and the blocks in order; the caller has checked that so many are free. The
-        blocks that are filled become findable while the step is being planned, so that later requests of the same
-        step share them; a cancelled step takes it back.
+        Returns the new blocks, in order; the caller has checked that so many are free. The blocks that are filled
+        become findable while the step is being planned, so that later requests of the same step share them; a
+        cancelled step takes it back.
         """
-        size, used = self.block_size, 0
-        counts = [-(-end // size) - len(request.block_ids) for request, end in zip(requests, ends, strict=True)]
-        total = sum(counts)
+        total, size, used = sum(num_blocks), self.block_size, 0
         taken = self.pool.allocate(total) if total else []
         filled: list[int] = []
         keys: list[bytes] = []
-        for request, start, end, count in zip(requests, starts, ends, counts, strict=True):
+        for request, start, end, num_new in zip(requests, starts, ends, num_blocks, strict=True):
             blocks = request.block_ids
-            if count:
-                blocks += taken[used : used + count]
-                used += count
+            if num_new:
+                blocks += taken[used : used + num_new]
+                used += num_new
             first, last = start // size, end // size
             if first < last:
                 filled += blocks[first:last]
                 keys += request.block_keys[first:last]
         if taken:
-            self._record((self._shrink, requests, counts))
+            self._record((self._shrink, requests, num_blocks))
         if keys:  # none are computed when prefix caching is off
             self.pool.cache.register(filled, keys)
-        return counts, taken
+        return taken
 
     def unregister_from(self, request: Request, num_computed: int) -> None:
         """Take back what this step registered for a request that will not run in it after all."""

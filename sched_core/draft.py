@@ -17,6 +17,8 @@ from sched_core.request import Request
 from sched_core.schedule import Schedule, Share
 from sched_core.state import SchedulerState
 
+_ZERO = np.array(0)  # comparing with an array of no dimensions is faster than with a Python number
+
 
 class Draft:
     """Implements ``StepDraft`` and ``AdmissionState``.
@@ -128,9 +130,7 @@ class Draft:
         if len(rows) + num_tokens // size <= available:  # a row needs at most one block more than its tokens fill
             self._commit(rows, computed, tokens, num_tokens)
             return len(rows)
-        # Below block_size, as no block is owned before it is needed; rounded down, so that -1 takes a block.
-        spare = self._table.capacity[rows] - computed - tokens
-        num_blocks = -(spare // size)
+        num_blocks = _blocks_short_of(self._table.capacity[rows] - computed - tokens, self._table.block_size)
         short = num_blocks.cumsum() > available
         if not short.any():
             self._commit(rows, computed, tokens, num_tokens)
@@ -148,22 +148,22 @@ class Draft:
         self.budget -= num_tokens
         self.num_tokens += num_tokens
         ends = computed + tokens
+        spare = self._table.capacity[rows] - ends
+        edge = (spare <= _ZERO).nonzero()[0]  # other rows neither take nor fill a block
         num_blocks = np.zeros(len(rows), np.int64)
-        edge = (ends >= self._table.capacity[rows]).nonzero()[0]  # other rows neither take nor fill a block
         taken: list[int] = []
         if len(edge):
-            counts, taken = self._take_blocks(rows[edge], computed[edge].tolist(), ends[edge].tolist())
-            num_blocks[edge] = counts
+            num_blocks[edge] = needed = _blocks_short_of(spare[edge], self._table.block_size)
+            taken = self._take_blocks(rows[edge], computed[edge].tolist(), ends[edge].tolist(), needed)
         self.schedule.add(Share(rows, computed, tokens, ends, num_blocks), taken)
 
-    def _take_blocks(self, rows: Ints, starts: list[int], ends: list[int]) -> tuple[list[int], list[int]]:
-        """Give rows the blocks they need to get from ``starts`` to ``ends``; returns how many each took, and which."""
-        requests = [self._table.requests[row] for row in rows.tolist()]
-        counts, taken = self._state.blocks.advance(requests, starts, ends)
+    def _take_blocks(self, rows: Ints, starts: list[int], ends: list[int], num_blocks: Ints) -> list[int]:
+        """Let rows get from ``starts`` to ``ends`` in ``num_blocks`` more blocks each; returns those blocks."""
+        requests = self._table.requests
+        taken = self._state.blocks.advance([requests[row] for row in rows.tolist()], starts, ends, num_blocks.tolist())
         if taken:
-            size = self._state.config.block_size
-            self._table.set_capacity(rows, [len(request.block_ids) * size for request in requests])
-        return counts, taken
+            self._table.grow(rows, num_blocks)
+        return taken
 
     def _make_room(self, row: int, num_blocks: int) -> bool:
         """Preempt until ``num_blocks`` are free; False when ``row`` itself had to go."""
@@ -231,7 +231,7 @@ class Draft:
             return False
         self._state.queue.remove(request)
         blocks.pin(request, hits)
-        _, taken = blocks.advance([request], [computed], [computed + chunk])
+        taken = blocks.advance([request], [computed], [computed + chunk], [num_new])
         self.budget -= chunk
         self.num_tokens += chunk
         self.schedule.add_row(self._table.size, computed, chunk, taken)
@@ -278,3 +278,12 @@ class Draft:
             stop_at=stop_length(self._state, request),
             key_at=(request.num_tokens // size + 1) * size,
         )
+
+
+def _blocks_short_of(spare: Ints, block_size: Ints) -> Ints:
+    """Blocks that rows with ``spare`` tokens of room need.
+
+    Room is below ``block_size``, as no block is owned before it is needed; rounded down, so that -1 takes a block.
+    """
+    needed: Ints = -(spare // block_size)
+    return needed

@@ -31,8 +31,9 @@ def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: fro
     known = table.num_tokens[rows] + _ONE
     table.num_tokens[rows] = known
     if token_ids is not None:
+        requests = table.requests
         for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
-            table.requests[row].output_ids.append(token_id)
+            requests[row].output_ids.append(token_id)
     sampled = (TokensSampled(table.request_ids[rows], token_ids),) if len(rows) else ()
     due = (known >= table.check_at[rows]).nonzero()[0]
     reasons = _check_lengths(state, rows[due].tolist(), known[due].tolist()) if len(due) else {}
@@ -65,15 +66,16 @@ def abort_requests(state: SchedulerState, request_ids: frozenset[int]) -> list[F
 
 def _check_lengths(state: SchedulerState, rows: list[int], num_tokens: list[int]) -> dict[int, FinishReason]:
     """Of rows that got to ``check_at``, those that reached their last token; the others completed a block: its key."""
-    table, block_size = state.running, state.config.block_size
+    table, block_size, hash_next_block = state.running, state.config.block_size, state.blocks.hash_next_block
+    requests, stop_of = table.requests, table.stop_at.item
     reasons: dict[int, FinishReason] = {}
     for row, known in zip(rows, num_tokens, strict=True):
-        request, stop_at = table.requests[row], table.stop_at.item(row)
+        request, stop_at = requests[row], stop_of(row)
         if known >= stop_at:
             within = known < length_limit(state, request)
             reasons[row] = FinishReason.KV_CAPACITY if within else FinishReason.LENGTH
         else:
-            state.blocks.hash_next_block(request)
+            hash_next_block(request)
             table.check_at[row] = min(stop_at, known + block_size)
     return reasons
 

@@ -121,6 +121,7 @@ class Recorder:
                 life.finish_reason = str(event.reason)
 
     def finish(self, end_ns: int, stats: Mapping[str, int]) -> RunRecord:
+        """What was collected, once: the tokens move into the record, so that they are not in memory twice."""
         tokens = self._token_columns()
         return RunRecord(
             requests=self._request_columns(tokens),
@@ -134,11 +135,11 @@ class Recorder:
     def _token_columns(self) -> Columns:
         counts = [len(ids) for ids in self._token_requests]
         columns: Columns = {
-            "request_id": _concatenate(self._token_requests),
+            "request_id": _moved(self._token_requests),
             "time_ns": np.repeat(np.array(self._token_times, dtype=np.int64), counts),
         }
         if self._token_ids:
-            columns["token_id"] = _concatenate(self._token_ids)
+            columns["token_id"] = _moved(self._token_ids)
         return columns
 
     def _step_columns(self) -> Columns:
@@ -170,8 +171,11 @@ class Recorder:
         }
 
 
-def _concatenate(arrays: list[Ints]) -> Ints:
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
+def _moved(arrays: list[Ints]) -> Ints:
+    """All arrays as one; the list is empty afterwards."""
+    whole = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
+    arrays.clear()
+    return whole
 
 
 def _spans(tokens: Columns, known: Sequence[int]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:

@@ -22,9 +22,10 @@ class RunningTable:
     counts those rows.
     """
 
-    def __init__(self, max_rows: int, journal: Journal) -> None:
+    def __init__(self, max_rows: int, block_size: int, journal: Journal) -> None:
+        self.block_size: Ints = np.array(block_size)  # of no dimensions: faster to compute with than a Python number
         self._record = journal.record
-        self._columns = np.zeros((8, max_rows), dtype=np.int64)  # one array, so that removing rows is one operation
+        self._columns = np.zeros((8, max_rows), dtype=np.int64)  # one array, so that removing a row is one shift
         (
             self.request_ids,
             self.num_tokens,
@@ -64,10 +65,11 @@ class RunningTable:
         self.num_checking += checks_ids
         self._record((self._pop,))
 
-    def set_capacity(self, rows: Ints, capacity: Sequence[int]) -> None:
-        """Rows (each once) have got blocks that hold so many tokens in all."""
-        self._record((self.capacity.__setitem__, rows, self.capacity[rows]))
-        self.capacity[rows] = capacity
+    def grow(self, rows: Ints, num_blocks: Ints) -> None:
+        """Rows (each once) got so many more blocks."""
+        before = self.capacity[rows]
+        self.capacity[rows] = before + num_blocks * self.block_size
+        self._record((self._set_capacity, rows, before))
 
     def remove(self, rows: Sequence[int]) -> None:
         """Remove rows (in any order, each once); the others keep theirs and close up."""
@@ -92,6 +94,9 @@ class RunningTable:
     def _pop(self) -> None:
         self.requests.pop()
         self.num_checking -= int(self.checks_ids[len(self.requests)])
+
+    def _set_capacity(self, rows: Ints, capacity: Ints) -> None:
+        self.capacity[rows] = capacity
 
     def _restore(self, requests: list[Request], columns: Ints, num_checking: int) -> None:
         self.requests, self.num_checking = requests, num_checking

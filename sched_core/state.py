@@ -49,6 +49,6 @@ class SchedulerState:
             blocks=blocks,
             queue=WaitingQueue(journal),
             # A step may admit new rows before the rows it preempted are removed.
-            running=RunningTable(2 * config.max_num_seqs, journal),
+            running=RunningTable(2 * config.max_num_seqs, config.block_size, journal),
             requests={},
         )

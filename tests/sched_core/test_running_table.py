@@ -23,13 +23,13 @@ def snapshot(table: RunningTable) -> tuple[object, ...]:
 
 
 def test_remaining_counts_known_tokens_not_computed() -> None:
-    table = RunningTable(8, Journal())
+    table = RunningTable(8, 16, Journal())
     fill(table, 3)
     assert table.remaining().tolist() == [10, 10, 10]
 
 
 def test_removed_rows_close_up_and_keep_their_order() -> None:
-    table = RunningTable(8, Journal())
+    table = RunningTable(8, 16, Journal())
     fill(table, 5, stop_ids=(1,))
     table.remove([3, 0])
     assert table.request_ids[: table.size].tolist() == [1, 2, 4]
@@ -39,7 +39,7 @@ def test_removed_rows_close_up_and_keep_their_order() -> None:
 
 
 def test_row_count_of_sampled_tokens_reaches_the_request_when_it_leaves() -> None:
-    table = RunningTable(2, Journal())
+    table = RunningTable(2, 16, Journal())
     fill(table, 1)
     table.num_tokens[0] += 7
     assert table.sync(0).num_output_tokens == 7
@@ -47,13 +47,13 @@ def test_row_count_of_sampled_tokens_reaches_the_request_when_it_leaves() -> Non
 
 def test_rollback_restores_every_column() -> None:
     journal = Journal()
-    table = RunningTable(8, journal)
+    table = RunningTable(8, 16, journal)
     fill(table, 4, stop_ids=(1,))
     table.num_tokens[:4] += 1
     journal.clear()
     before = snapshot(table)
     table.sync(1)
-    table.set_capacity(np.array([0, 2]), [32, 48])
+    table.grow(np.array([0, 2]), np.array([1, 2]))
     table.remove([1])
     table.append(Request(make_request(9)), num_computed=0, capacity=16, stop_at=20, key_at=16)
     table.remove([0, 3])
