@@ -9,7 +9,8 @@ import torch
 from torch.nn import functional
 
 from real_backend.attention.base import AttentionBackend, AttentionMetadata
-from real_backend.kernels.base import QkvStore, pointwise_kernels
+from real_backend.kernels.base import QkvStore
+from real_backend.kernels.registry import pointwise_kernels
 from real_backend.layers import DecoderLayer, DecoderWeights, empty_weights
 from real_backend.model_config import ModelConfig
 from real_backend.rope import rope_table

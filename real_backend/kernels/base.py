@@ -1,4 +1,4 @@
-"""What a decoder layer asks of its pointwise kernels, and the choice between the two implementations."""
+"""What a decoder layer asks of its pointwise kernels."""
 
 from __future__ import annotations
 
@@ -49,14 +49,3 @@ class PointwiseKernels(Protocol):
 
         ``positions`` and ``slot_mapping`` are int64 [T]. A token whose slot is -1 (padding) is not stored.
         """
-
-
-def pointwise_kernels(device: torch.device) -> PointwiseKernels:
-    """Triton on a CUDA device, plain torch elsewhere."""
-    if device.type == "cuda":
-        from real_backend.kernels.triton_pointwise import TritonKernels
-
-        return TritonKernels()
-    from real_backend.kernels.reference import TorchKernels
-
-    return TorchKernels()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from real_backend.kernels.base import QkvStore, pointwise_kernels
+from real_backend.kernels.base import QkvStore
 from real_backend.kernels.reference import TorchKernels
+from real_backend.kernels.registry import pointwise_kernels
 from real_backend.model_config import ModelConfig
 from real_backend.rope import rope_table
 from tests.real_backend.devices import interpreted, on_gpu
