@@ -118,8 +118,10 @@ class EngineCore:
         self._in_flight = None
         self._confirm(plan, now)
         table.num_computed[flight.rows] = flight.ends
-        sampled = flight.rows if plan.num_samples == len(flight.rows) else flight.rows[plan.samples]
-        events = deliver(self._state, sampled, result, self._take_aborting())
+        rows, request_ids, ends = flight.rows, plan.request_ids, flight.ends
+        if plan.num_samples < len(rows):
+            rows, request_ids, ends = rows[plan.samples], request_ids[plan.samples], ends[plan.samples]
+        events = deliver(self._state, rows, request_ids, ends, result, self._take_aborting())
         self._tell(events, now)
         return (*map(_preempted, plan.preempted), *events) if plan.preempted else events
 
