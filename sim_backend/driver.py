@@ -82,12 +82,8 @@ class _Simulation:
     def process(self) -> Generator[simpy.Event, Any, None]:
         """The engine: one turn of the loop per step or idle wait."""
         environment, engine, traffic, recorder = self.environment, self.engine, self.traffic, self.recorder
-        capture_sizes, step_ns, timeout, tell = (
-            self.capture_sizes,
-            self.cost_model.step_ns,
-            environment.timeout,
-            self._tell,
-        )
+        capture_sizes, step_ns = self.capture_sizes, self.cost_model.step_ns
+        timeout, tell = environment.timeout, self._tell
         made_up = self.token_source is None and self.script.is_empty
         while True:
             start = environment.now
