@@ -25,6 +25,8 @@ from sched_core.request import Request
 from sched_core.spec import RequestSpec
 from sched_core.state import SchedulerState
 
+_NOBODY: frozenset[int] = frozenset()
+
 
 @dataclass(slots=True)
 class _InFlight:
@@ -121,7 +123,7 @@ class EngineCore:
         rows, request_ids, ends = flight.rows, plan.request_ids, flight.ends
         if plan.num_samples < len(rows):
             rows, request_ids, ends = rows[plan.samples], request_ids[plan.samples], ends[plan.samples]
-        events = deliver(self._state, rows, request_ids, ends, result, self._take_aborting())
+        events = deliver(self._state, rows, request_ids, ends, result, self._take_aborting() if self._aborting else _NOBODY)
         self._tell(events, now)
         return (*map(_preempted, plan.preempted), *events) if plan.preempted else events
 
@@ -245,8 +247,6 @@ class EngineCore:
         self._counters["prefix_cache_hit_blocks"] += num_cached // size
 
     def _take_aborting(self) -> frozenset[int]:
-        if not self._aborting:
-            return frozenset()
         aborting, self._aborting = frozenset(self._aborting), []
         return aborting
 
