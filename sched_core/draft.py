@@ -26,7 +26,7 @@ class Draft:
     ``num_tokens`` have been scheduled so far; ``budget`` is what is left of the step's tokens.
     """
 
-    def __init__(self, state: SchedulerState, *, now: int, budget: int, defer_prefill: bool) -> None:
+    def __init__(self, state: SchedulerState, now: int, budget: int, defer_prefill: bool) -> None:
         self._state = state
         self._table = state.running
         self._pool = state.pool
@@ -66,7 +66,8 @@ class Draft:
             raise SchedulerError("a composition must not run rows after it has admitted requests")
         pending = self._select(rows)
         while len(pending) and self.budget > 0:
-            num_placed = self._place(*self._hand_out(pending))
+            served, computed, tokens, num_tokens = self._hand_out(pending)
+            num_placed = self._place(served, computed, tokens, num_tokens)
             if num_placed == len(pending):
                 return
             pending = self._alive(pending[num_placed:])

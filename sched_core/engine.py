@@ -123,7 +123,8 @@ class EngineCore:
         rows, request_ids, ends = flight.rows, plan.request_ids, flight.ends
         if plan.num_samples < len(rows):
             rows, request_ids, ends = rows[plan.samples], request_ids[plan.samples], ends[plan.samples]
-        events = deliver(self._state, rows, request_ids, ends, result, self._take_aborting() if self._aborting else _NOBODY)
+        aborting = self._take_aborting() if self._aborting else _NOBODY
+        events = deliver(self._state, rows, request_ids, ends, result, aborting)
         self._tell(events, now)
         return (*map(_preempted, plan.preempted), *events) if plan.preempted else events
 
@@ -151,7 +152,7 @@ class EngineCore:
         asked = policies.budget.tokens(self._batch_state, now)
         budget = max(1, min(asked, config.max_num_batched_tokens))
         defers_prefill = config.prefill_schedule_interval > 1 and self._defers_prefill()
-        draft = Draft(self._state, now=now, budget=budget, defer_prefill=defers_prefill)
+        draft = Draft(self._state, now, budget, defers_prefill)
         policies.composition.compose(draft)
         if draft.preempted:
             self._unreported += tuple(draft.preempted)
