@@ -37,7 +37,12 @@ class BlockPool:
         """Take the ``count`` blocks to be evicted first and forget what they cached; IndexError if too few."""
         if count > self.num_free:
             raise IndexError(f"{count} KV blocks wanted, {self.num_free} free")
-        taken = self._take_valid(count) if self._stale else self._take(count)
+        if self._stale:
+            taken = self._take_valid(count)
+        else:
+            taken = self._free[self._front : self._front + count]
+            self._front += count
+            self._record((self._undo_take, taken, taken, ()))
         references = self._references
         for block in taken:
             references[block] = 1
@@ -104,12 +109,6 @@ class BlockPool:
         if len(self._free) - self._front > 2 * self.num_blocks:
             self._free, self._front = list(self.free_blocks()), 0
             self._stale.clear()
-
-    def _take(self, count: int) -> list[int]:
-        taken = self._free[self._front : self._front + count]
-        self._front += count
-        self._record((self._undo_take, taken, taken, ()))
-        return taken
 
     def _take_valid(self, count: int) -> list[int]:
         start = self._front

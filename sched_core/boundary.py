@@ -22,6 +22,8 @@ def send_due(
 
     ``tell`` is given the events of an abort and ``now``.
     """
+    if not traffic.anything_due(now):
+        return
     for request_id in traffic.due_aborts(now):
         tell(engine.abort(request_id, now), now)
     for spec in traffic.due(now):

@@ -43,8 +43,6 @@ def dispatch(num_tokens: int, num_rows: int, capture_sizes: CaptureSizes) -> Dis
     A step of single-token rows (``num_tokens == num_rows``) prefers a decode graph; any other step, or a decode
     batch larger than every decode graph, takes a mixed graph if there is one large enough.
     """
-    if capture_sizes is NO_GRAPHS:
-        return Dispatch(GraphMode.EAGER, num_tokens)
     if num_tokens == num_rows:
         size = _smallest_at_least(capture_sizes.decode, num_tokens)
         if size is not None:

@@ -26,7 +26,7 @@ class Draft:
     ``num_tokens`` have been scheduled so far; ``budget`` is what is left of the step's tokens.
     """
 
-    def __init__(self, state: SchedulerState, *, now: int, budget: int, defer_prefill: bool) -> None:
+    def __init__(self, state: SchedulerState, now: int, budget: int, defer_prefill: bool) -> None:
         self._state = state
         self._table = state.running
         self._pool = state.pool
@@ -66,7 +66,8 @@ class Draft:
             raise SchedulerError("a composition must not run rows after it has admitted requests")
         pending = self._select(rows)
         while len(pending) and self.budget > 0:
-            num_placed = self._place(*self._hand_out(pending))
+            served, computed, tokens, num_tokens = self._hand_out(pending)
+            num_placed = self._place(served, computed, tokens, num_tokens)
             if num_placed == len(pending):
                 return
             pending = self._alive(pending[num_placed:])
@@ -147,23 +148,20 @@ class Draft:
         """Schedule rows whose blocks are free: take them, and make the blocks that are filled findable."""
         self.budget -= num_tokens
         self.num_tokens += num_tokens
-        ends = computed + tokens
-        spare = self._table.capacity[rows] - ends
+        table, ends = self._table, computed + tokens
+        spare = table.capacity[rows] - ends
         edge = (spare <= _ZERO).nonzero()[0]  # other rows neither take nor fill a block
         num_blocks = np.zeros(len(rows), np.int64)
         taken: list[int] = []
         if len(edge):
-            num_blocks[edge] = needed = _blocks_short_of(spare[edge], self._table.block_size)
-            taken = self._take_blocks(rows[edge], computed[edge].tolist(), ends[edge].tolist(), needed)
+            num_blocks[edge] = needed = _blocks_short_of(spare[edge], table.block_size)
+            at_edge = rows[edge]
+            requests = [table.requests[row] for row in at_edge.tolist()]
+            starts, stops = computed[edge].tolist(), ends[edge].tolist()
+            taken = self._state.blocks.advance(requests, starts, stops, needed.tolist())
+            if taken:
+                table.grow(at_edge, needed)
         self.schedule.add(Share(rows, computed, tokens, ends, num_blocks), taken)
-
-    def _take_blocks(self, rows: Ints, starts: list[int], ends: list[int], num_blocks: Ints) -> list[int]:
-        """Let rows get from ``starts`` to ``ends`` in ``num_blocks`` more blocks each; returns those blocks."""
-        requests = self._table.requests
-        taken = self._state.blocks.advance([requests[row] for row in rows.tolist()], starts, ends, num_blocks.tolist())
-        if taken:
-            self._table.grow(rows, num_blocks)
-        return taken
 
     def _make_room(self, row: int, num_blocks: int) -> bool:
         """Preempt until ``num_blocks`` are free; False when ``row`` itself had to go."""

@@ -25,6 +25,8 @@ from sched_core.request import Request
 from sched_core.spec import RequestSpec
 from sched_core.state import SchedulerState
 
+_NOBODY: frozenset[int] = frozenset()
+
 
 @dataclass(slots=True)
 class _InFlight:
@@ -118,8 +120,11 @@ class EngineCore:
         self._in_flight = None
         self._confirm(plan, now)
         table.num_computed[flight.rows] = flight.ends
-        sampled = flight.rows if plan.num_samples == len(flight.rows) else flight.rows[plan.samples]
-        events = deliver(self._state, sampled, result, self._take_aborting())
+        rows, request_ids, ends = flight.rows, plan.request_ids, flight.ends
+        if plan.num_samples < len(rows):
+            rows, request_ids, ends = rows[plan.samples], request_ids[plan.samples], ends[plan.samples]
+        aborting = self._take_aborting() if self._aborting else _NOBODY
+        events = deliver(self._state, rows, request_ids, ends, result, aborting)
         self._tell(events, now)
         return (*map(_preempted, plan.preempted), *events) if plan.preempted else events
 
@@ -147,7 +152,7 @@ class EngineCore:
         asked = policies.budget.tokens(self._batch_state, now)
         budget = max(1, min(asked, config.max_num_batched_tokens))
         defers_prefill = config.prefill_schedule_interval > 1 and self._defers_prefill()
-        draft = Draft(self._state, now=now, budget=budget, defer_prefill=defers_prefill)
+        draft = Draft(self._state, now, budget, defers_prefill)
         policies.composition.compose(draft)
         if draft.preempted:
             self._unreported += tuple(draft.preempted)
@@ -243,8 +248,6 @@ class EngineCore:
         self._counters["prefix_cache_hit_blocks"] += num_cached // size
 
     def _take_aborting(self) -> frozenset[int]:
-        if not self._aborting:
-            return frozenset()
         aborting, self._aborting = frozenset(self._aborting), []
         return aborting
 

@@ -11,6 +11,8 @@ from sched_core.plan import StepPlan
 
 _ONE = np.array(1)  # numpy compares with an array of no dimensions in half the time that a Python number takes
 
+_EAGER = GraphMode.EAGER
+
 
 class StepFeatures(NamedTuple):
     """Input of every cost model. A *decode row* computes one token, a *prefill row* more than one.
@@ -41,7 +43,9 @@ def step_features(plan: StepPlan, capture_sizes: CaptureSizes = NO_GRAPHS) -> St
     tokens = context = pairs = num_prefills = 0
     if plan.num_tokens > num_rows:
         tokens, context, pairs, num_prefills = _prefill_work(plan)
-    mode, num_padded_tokens = dispatch(plan.num_tokens, num_rows, capture_sizes)
+    mode, num_padded_tokens = _EAGER, plan.num_tokens
+    if capture_sizes is not NO_GRAPHS:
+        mode, num_padded_tokens = dispatch(plan.num_tokens, num_rows, capture_sizes)
     return StepFeatures(
         plan.num_tokens,
         num_rows,

@@ -16,25 +16,33 @@ from sched_core.state import SchedulerState
 _ONE = np.array(1)  # adding an array of no dimensions is faster than adding a Python number
 
 
-def deliver(state: SchedulerState, rows: Ints, result: StepResult, aborting: frozenset[int]) -> tuple[Event, ...]:
+def deliver(
+    state: SchedulerState,
+    rows: Ints,
+    request_ids: Ints,
+    num_tokens: Ints,
+    result: StepResult,
+    aborting: frozenset[int],
+) -> tuple[Event, ...]:
     """Add the sampled token of each of ``rows`` (the sampling rows of the plan) and end what has to end.
 
-    A request that is being aborted gets no more tokens. Stop rules in vLLM's order: end-of-sequence and stop ids,
-    then the length limit, then the backend's word.
+    ``request_ids`` and ``num_tokens`` are what the table holds in those rows: the plan has them, so they are not read
+    again. A request that is being aborted gets no more tokens. Stop rules in vLLM's order: end-of-sequence and stop
+    ids, then the length limit, then the backend's word.
     """
     table, token_ids = state.running, result.token_ids
     ended = set(rows[list(result.ended)].tolist()) if result.ended else set()
     if aborting:
-        kept = ~np.isin(table.request_ids[rows], list(aborting))
-        rows = rows[kept]
+        kept = ~np.isin(request_ids, list(aborting))
+        rows, request_ids, num_tokens = rows[kept], request_ids[kept], num_tokens[kept]
         token_ids = None if token_ids is None else token_ids[kept]
-    known = table.num_tokens[rows] + _ONE
+    known = num_tokens + _ONE
     table.num_tokens[rows] = known
     if token_ids is not None:
         requests = table.requests
         for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
             requests[row].output_ids.append(token_id)
-    sampled = (TokensSampled(table.request_ids[rows], token_ids),) if len(rows) else ()
+    sampled = (TokensSampled(request_ids, token_ids),) if len(rows) else ()
     due = (known >= table.check_at[rows]).nonzero()[0]
     reasons = _check_lengths(state, rows[due].tolist(), known[due].tolist()) if len(due) else {}
     if ended:

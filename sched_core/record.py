@@ -95,8 +95,9 @@ class Recorder:
         device_ns: int | None = None,
     ) -> None:
         """A step ran from ``start_ns`` to ``end_ns``; ``device_ns`` is the measured span on the device, if any."""
-        tail = (len(plan.preempted), plan.num_waiting, plan.num_running, plan.num_free_blocks)
-        self._steps += (plan.step_id, start_ns, end_ns, device_ns, *features, *tail)
+        self._steps += (plan.step_id, start_ns, end_ns, device_ns)
+        self._steps += features
+        self._steps += (len(plan.preempted), plan.num_waiting, plan.num_running, plan.num_free_blocks)
         if self.keep_plans:
             self._plans.append(plan)
         for started in plan.started:

@@ -66,6 +66,11 @@ class Traffic:
             else:
                 self._waiting_on.setdefault(turn.after, []).append((spec, turn.delay_ns))
 
+    def anything_due(self, now: int) -> bool:
+        """False when ``due_aborts`` and ``due`` have nothing for ``now``, as in most steps: cheaper than asking."""
+        arrivals, aborts = self._arrivals, self._aborts
+        return bool(self._held or (arrivals and arrivals[0][0] <= now) or (aborts and aborts[0][0] <= now))
+
     def due(self, now: int) -> list[RequestSpec]:
         """Requests to send at ``now``, in order; each is returned once."""
         while self._arrivals and self._arrivals[0][0] <= now:

@@ -81,36 +81,37 @@ class _Simulation:
 
     def process(self) -> Generator[simpy.Event, Any, None]:
         """The engine: one turn of the loop per step or idle wait."""
-        environment, engine, recorder = self.environment, self.engine, self.recorder
+        environment, engine, traffic, recorder = self.environment, self.engine, self.traffic, self.recorder
+        capture_sizes, step_ns = self.capture_sizes, self.cost_model.step_ns
+        timeout, tell = environment.timeout, self._tell
+        made_up = self.token_source is None and self.script.is_empty
         while True:
             start = environment.now
-            send_due(engine, self.traffic, recorder, start, self._tell)
+            send_due(engine, traffic, recorder, start, tell)
             step = engine.begin_step(start)
             if isinstance(step, Idle):
-                due_at = next_wake(step, self.traffic)
+                due_at = next_wake(step, traffic)
                 if due_at is None:
                     return
-                yield environment.timeout(self.cost_model.wake_ns(max(due_at, start)) - start)
+                yield timeout(self.cost_model.wake_ns(max(due_at, start)) - start)
                 continue
-            features = step_features(step, self.capture_sizes)
-            yield environment.timeout(self.cost_model.step_ns(features, start))
+            features = step_features(step, capture_sizes)
+            yield timeout(step_ns(features, start))
             end = environment.now
-            events = engine.finish_step(step.step_id, self._result(step), end)
+            events = engine.finish_step(step.step_id, _MADE_UP if made_up else self._result(step), end)
             recorder.step(step, features, start, end)
-            self._tell(events, end)
+            tell(events, end)
             if self.checker is not None:
                 self.checker.after_step(step)
 
     def _result(self, plan: StepPlan) -> StepResult:
-        ended = self.script.ended(plan)
-        if self.token_source is None and not ended:
-            return _MADE_UP
-        return StepResult(None if self.token_source is None else self.token_source(plan), ended)
+        return StepResult(None if self.token_source is None else self.token_source(plan), self.script.ended(plan))
 
     def _tell(self, events: tuple[Event, ...], now: int) -> None:
         self.recorder.events(events, now)
-        finished = [event for event in events if isinstance(event, Finished)]
-        for event in finished:
-            self.traffic.finished(event, now)
-        if finished and self.on_progress is not None:
+        num_done = self.traffic.num_done
+        for event in events:
+            if isinstance(event, Finished):
+                self.traffic.finished(event, now)
+        if self.on_progress is not None and self.traffic.num_done > num_done:
             self.on_progress(self.traffic.num_done, self.traffic.num_requests)

@@ -62,18 +62,15 @@ class LinearCostModel:
         self._decode_only = self._mixed if decode_only is None else _Branch(decode_only)
 
     def step_ns(self, features: StepFeatures, now: int) -> int:  # noqa: ARG002 - the protocol's signature
-        branch = self._branch(features)
-        return max(round(branch.device_ns(features) + branch.host_gap_ns(features)), 1)
+        branch = self._mixed if features.prefill_tokens else self._decode_only
+        return max(round(branch.step_ns(features)), 1)
 
     def host_gap_ns(self, features: StepFeatures) -> float:
         """The part of ``step_ns`` in which the device is idle."""
-        return self._branch(features).host_gap_ns(features)
+        return (self._mixed if features.prefill_tokens else self._decode_only).host_gap_ns(features)
 
     def wake_ns(self, now: int) -> int:
         return now
-
-    def _branch(self, features: StepFeatures) -> _Branch:
-        return self._mixed if features.prefill_tokens else self._decode_only
 
 
 class _Branch:
@@ -91,10 +88,11 @@ class _Branch:
         self._per_row = terms.host_per_row_us * NS_PER_US
         self._per_started = terms.host_per_started_us * NS_PER_US
 
-    def device_ns(self, features: StepFeatures) -> float:
+    def step_ns(self, features: StepFeatures) -> float:
         tokens = features.num_padded_tokens
         device = self._base + self._slope * tokens if self._dense is None else self._dense(tokens) * NS_PER_MS
-        return max(device, self._floor) + self._per_context * features.decode_context
+        device = max(device, self._floor) + self._per_context * features.decode_context
+        return device + self.host_gap_ns(features)
 
     def host_gap_ns(self, features: StepFeatures) -> float:
         return self._host_gap + self._per_row * features.num_rows + self._per_started * features.num_started

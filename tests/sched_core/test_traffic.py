@@ -29,6 +29,22 @@ def test_requests_are_sent_once_when_due_in_order_of_arrival() -> None:
     assert traffic.next_event_ns() is None
 
 
+def test_nothing_is_sent_or_given_up_when_nothing_is_due() -> None:
+    requests = [make_request(i, arrival_ns=3 * i) for i in range(4)]
+    traffic = Traffic(requests, max_concurrency=2, abort_after_ns={0: 5, 1: 40}, follow_ups={3: FollowUp(after=2)})
+    busy = []
+    for now in range(60):
+        due = traffic.anything_due(now)
+        gone, new = traffic.due_aborts(now), sent(traffic, now)
+        assert due or not (gone or new)
+        for request_id in gone:
+            traffic.finished(done(request_id), now)
+        if gone or new:
+            busy.append((now, gone, new))
+    assert busy == [(0, [], [0]), (3, [], [1]), (5, [0], []), (6, [], [2]), (43, [1], [])]
+    assert not traffic.anything_due(60)
+
+
 def test_concurrency_cap_holds_arrivals_back_until_a_request_ends() -> None:
     traffic = Traffic([make_request(i) for i in range(3)], max_concurrency=2)
     assert sent(traffic, 0) == [0, 1]
