@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ConfigError
+from experiments.manifest_facts import known_capture_sizes, known_count, known_text
+from experiments.store import MANIFEST
 from sched_core.dispatch import CaptureSizes
 from sim_backend.calibration.fit import Engine
 
@@ -47,25 +49,16 @@ def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts
     Raises:
         ConfigError: naming what the manifest lacks.
     """
-    path = folder / "manifest.json"
-
-    def known(name: str, kind: type) -> Any:
-        value = manifest.get(name)
-        if not isinstance(value, kind):
-            raise ConfigError("is missing: was the run or profile finished on a GPU engine?", file=path, key=name)
-        return value
-
-    sizes: Mapping[str, Any] = known("capture_sizes", dict)
-    graphs = {kind: tuple(sizes.get(kind) or ()) for kind in ("decode", "mixed")}
+    path = folder / MANIFEST
     return Facts(
         folder=folder,
-        gpu=known("device", str),
-        model=known("model", str),
-        dtype=known("dtype", str),
-        attention_backend=known("attention_backend", str),
-        block_size=known("block_size", int),
-        num_blocks=known("num_blocks", int),
-        capture_sizes=CaptureSizes(**graphs),
+        gpu=known_text(manifest, "device", path),
+        model=known_text(manifest, "model", path),
+        dtype=known_text(manifest, "dtype", path),
+        attention_backend=known_text(manifest, "attention_backend", path),
+        block_size=known_count(manifest, "block_size", path),
+        num_blocks=known_count(manifest, "num_blocks", path),
+        capture_sizes=known_capture_sizes(manifest, path),
         timed=timed,
     )
 

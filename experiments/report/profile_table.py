@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from experiments.errors import ConfigError
+from experiments.parquet import check_columns, read_columns, readable
 from experiments.profile_store import PROFILE
+from sched_core.features import StepFeatures
 
 if TYPE_CHECKING:
     import pandas as pd
 
+NEEDED = ("source", "family", "shape_id", "interval_ns", *StepFeatures._fields)
 COLUMNS = ("family", "mode", "shapes", "steps", "tokens", "device ms", "step ms", "host gap us")
 
 
@@ -26,14 +28,12 @@ def read_profile(folder: Path) -> pd.DataFrame:
         ConfigError: the file is missing or damaged.
     """
     import pandas as pd
-    from pyarrow import ArrowException
 
     path = folder / PROFILE
-    try:
-        steps = pd.read_parquet(path)
-    except (OSError, ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"cannot be read ({reason}); profile again with --force", file=path) from error
+    with readable(path, "profile again with --force"):
+        columns = read_columns(path)
+    check_columns(columns, (*NEEDED, "device_ns"), NEEDED, path)
+    steps = pd.DataFrame(columns)
     steps["device_ns"] = steps["device_ns"].astype("float64")
     steps["host_gap_ns"] = steps["interval_ns"] - steps["device_ns"]
     return steps

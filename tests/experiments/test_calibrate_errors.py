@@ -62,6 +62,10 @@ def test_different_block_sizes_and_missing_device_times_do_not_mix(tmp_path, cap
         (spoilt("end_ns", 0), "row 5 ends before it starts"),
         (spoilt("graph_mode", "warp"), "'warp' is none of eager, decode, mixed"),
         ({"num_rows": ["many"] * 600}, "num_rows: does not hold numbers"),
+        ({"num_rows": [[1]] * 600}, "num_rows: does not hold numbers"),
+        (spoilt("num_decodes", 1 << 60), "num_decodes: row 5 holds 1.15"),
+        (spoilt("num_tokens", 0), "num_rows: row 5 holds"),
+        (spoilt("start_ns", 1 << 62), "row 5 ends before it starts"),
         ({name: [] for name in step_table()}, "holds no steps"),
     ],
 )
@@ -89,6 +93,24 @@ def test_simulated_and_unfinished_runs_are_refused(tmp_path, capsys):
     assert "is not a real run" in refusal(capsys, simulated, "-o", tmp_path / "c.yaml")
     unfinished = write_run(tmp_path / "cut", manifest={"device": None})
     assert "device: is missing" in refusal(capsys, unfinished, "-o", tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "right"),
+    [
+        *(("num_blocks", value, "a whole number of at least 1") for value in (0, -3, True, "many", 1.5)),
+        *(("block_size", value, "a whole number of at least 1") for value in (0, "16")),
+        *(
+            ("capture_sizes", value, "ascending token counts under decode and mixed")
+            for value in ([], {"decode": 5}, {"decode": "x"}, {"decode": [0]}, {"mixed": [3, 2]}, {"what": [1]})
+        ),
+        *((field, 5, "text") for field in ("device", "model", "dtype", "attention_backend")),
+    ],
+)
+def test_manifest_with_a_wrong_value_is_named_with_key_and_what_is_right(tmp_path, capsys, field, value, right):
+    profile = write_profile(tmp_path / "profile", manifest={field: value})
+    line = refusal(capsys, profile, "-o", tmp_path / "c.yaml")
+    assert f"manifest.json: {field}: is {value!r}; should be {right}" in line
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])
