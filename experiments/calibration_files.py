@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from experiments.atomic import write_text
+from experiments.atomic import write_files, write_text
 from experiments.catalog import read_section
 from experiments.engine_config import CudaGraphSizes
+from experiments.errors import ConfigError
 from experiments.schema import FromList, Knot, PositiveInt, Section, Term
 from experiments.yaml_loader import dump_yaml
 from sched_core.dispatch import CaptureSizes, GraphMode
@@ -112,6 +113,19 @@ def read_calibration(path: Path) -> Calibration:
         ConfigError: the file cannot be read or is wrong.
     """
     return read_section(CalibrationFile, path).value()
+
+
+def check_destination(path: Path, option: str) -> None:
+    """Finds a ``path`` to which no calibration can be written before the work, not after it.
+
+    Raises:
+        ConfigError: it is named like no YAML file, is a folder, or cannot be written.
+    """
+    if path.suffix not in (".yaml", ".yml"):
+        raise ConfigError("is no YAML file; call it NAME.yaml", file=path, key=option)
+    if path.is_dir():
+        raise ConfigError("is a folder; give the name of a file", file=path, key=option)
+    write_files(path.parent, {})
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:

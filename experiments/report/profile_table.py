@@ -7,18 +7,17 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 from experiments.parquet import check_columns, read_columns, readable
 from experiments.profile_store import PROFILE
+from experiments.report.narrow import narrow_table
 from sched_core.features import StepFeatures
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.table import Table
 
 NEEDED = ("source", "family", "shape_id", "interval_ns", *StepFeatures._fields)
-COLUMNS = ("family", "mode", "shapes", "steps", "tokens", "device ms", "step ms", "host gap us")
+NUMBERS = ("shapes", "steps", "tokens", "device ms", "step ms", "host gap us")
 
 
 def read_profile(folder: Path) -> pd.DataFrame:
@@ -42,9 +41,7 @@ def read_profile(folder: Path) -> pd.DataFrame:
 def profile_table(steps: pd.DataFrame, manifest: Mapping[str, Any]) -> Table:
     """One row per family and graph mode: counts, and medians over the steps of device time, interval and their gap."""
     title = f"{manifest.get('model')} on {manifest.get('device')}: medians over the steps of each kind"
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name in ("family", "mode") else "right", no_wrap=True)
+    table = narrow_table(("family", "mode"), NUMBERS, title)
     for (family, mode), group in steps.groupby(["family", "graph_mode"]):
         table.add_row(str(family), str(mode), *_cells(group))
     return table

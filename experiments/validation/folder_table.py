@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from experiments.report.narrow import narrow_table
 from experiments.validation.folder import SHOWN, FolderOutcome, PointResult
 from experiments.validation.table import figure_label
 
 
 def point_table(outcome: FolderOutcome) -> Table:
     """One row per point: parity and errors in percent; then the mean and the largest of their sizes."""
-    table = Table(title="Error of the simulation (%)", caption="worst: the figure with the largest error of each point")
-    table.add_column("point")
-    table.add_column("parity")
-    for name in SHOWN:
-        table.add_column(figure_label(name).split(" (")[0], justify="right")
-    table.add_column("mean of all", justify="right")
-    table.add_column("worst", justify="right")
+    shown = [figure_label(name).split(" (")[0].replace(" ", "\n") for name in SHOWN]
+    caption = "worst: the figure with the largest error of each point"
+    title = "Error of the simulation (%)"
+    table = narrow_table(("point", "parity"), (*shown, "mean\nof all", "worst"), title, caption)
     for label, point in zip(outcome.labels, outcome.points, strict=True):
         table.add_row(label, point.parity, *(_signed(point.errors.get(name)) for name in SHOWN), *_whole(point))
     table.add_section()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from experiments.cli import main
@@ -128,8 +130,24 @@ def test_damaged_parquet_is_named(tmp_path, capsys):
 
 def test_output_that_is_no_yaml_or_cannot_be_written_is_found_before_the_work(tmp_path, capsys):
     assert "-o: is no YAML file" in refusal(capsys, tmp_path, "-o", tmp_path / "c.json")
+    (tmp_path / "folder.yaml").mkdir()
+    assert "-o: is a folder; give the name of a file" in refusal(capsys, tmp_path, "-o", tmp_path / "folder.yaml")
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refusal(capsys, tmp_path, "-o", tmp_path / "file" / "c.yaml")
+
+
+@pytest.mark.parametrize("most_bytes", [100, 5000], ids=["no file fits", "the picture does not fit"])
+def test_full_disk_leaves_the_older_calibration(tmp_path, capsys, most_bytes):
+    run, file = write_run(tmp_path / "run"), tmp_path / "out" / "c.yaml"
+    file.parent.mkdir()
+    file.write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, limits[1]))
+    try:
+        assert "cannot be written: File too large" in refusal(capsys, run, "-o", file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path.name: path.read_text() for path in file.parent.iterdir()} == {"c.yaml": "old"}
 
 
 @pytest.mark.parametrize(
