@@ -57,8 +57,9 @@ def rows_table(rows: Sequence[Row]) -> Table:
 
 
 def _labels(unit: str) -> list[str]:
-    """One for each figure: "p99 ms: TTFT / ITL" is "p99 ms: TTFT" and "ITL"."""
-    return unit.split(" / ")
+    """One for each figure: "median / mean, ms" is "median, ms" and "mean, ms"."""
+    names, comma, measure = unit.rpartition(", ")
+    return [f"{name}{comma}{measure}" for name in names.split(" / ")]
 
 
 def figures_text(figures: Figures, names: Figures) -> str:

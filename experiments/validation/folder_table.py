@@ -18,7 +18,9 @@ def point_table(outcome: FolderOutcome) -> Table:
     title = "Error of the simulation (%)"
     table = narrow_table(("point", "parity"), (*shown, "mean\nof all", "worst"), title, caption)
     for label, point in zip(outcome.labels, outcome.points, strict=True):
-        table.add_row(label, point.parity, *(_signed(point.errors.get(name)) for name in SHOWN), *_whole(point))
+        table.add_row(
+            label, point.parity.replace(" ", "\n"), *(_signed(point.errors.get(name)) for name in SHOWN), *_whole(point)
+        )
     table.add_section()
     sizes = [[abs(point.errors[name]) for point in outcome.points if name in point.errors] for name in SHOWN]
     means = [point.mean_abs_error_percent for point in outcome.points if point.mean_abs_error_percent is not None]
@@ -32,7 +34,7 @@ def _whole(point: PointResult) -> tuple[str, str]:
         return "-", "-"
     worst = max(point.errors, key=lambda name: abs(point.errors[name]))
     mean = point.mean_abs_error_percent
-    return _size(mean), f"{figure_label(worst).split(' (')[0]} {point.errors[worst]:+.1f}"
+    return _size(mean), f"{figure_label(worst).split(' (')[0]}\n{point.errors[worst]:+.1f}"
 
 
 def _mean(values: Sequence[float]) -> str:
