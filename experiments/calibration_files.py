@@ -4,44 +4,64 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from experiments.atomic import write_text
+from experiments.atomic import write_files, write_text
 from experiments.catalog import read_section
-from experiments.schema import FromList, PositiveInt, Section
+from experiments.engine_config import CudaGraphSizes
+from experiments.errors import ConfigError
+from experiments.schema import FromList, Knot, PositiveInt, Section, Term
 from experiments.yaml_loader import dump_yaml
 from sched_core.dispatch import CaptureSizes, GraphMode
 from sim_backend.calibration.values import Calibration, HeldOutError, HostGap, StepTerms, Throttle
 
 Mode = Literal["eager", "decode", "mixed"]
-Knot = Annotated[tuple[float, float], FromList]
-Sizes = Annotated[tuple[PositiveInt, ...], FromList]
 
 
-class _Terms(Section):
+class _Fields(Section):
+    """The fields of a value; what the value refuses is wrong at this section's key."""
+
+    makes: ClassVar[type[Any]]
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> Self:
+        self.value()
+        return self
+
+    def value(self) -> Any:
+        return self.makes(**dict(self))
+
+
+class _Terms(_Fields):
+    makes = StepTerms
+
     dense_knots_ms: Annotated[tuple[Knot, ...], FromList]
-    floor_ms: float = 0.0
-    per_context_token_us: float = 0.0
-    per_prefill_pair_us: float = 0.0
-    per_prefill_key_us: float = 0.0
-    per_row_us: float = 0.0
-    per_sample_us: float = 0.0
-    throttled_ms: float = 0.0
-    per_throttled_token_us: float = 0.0
+    floor_ms: Term = 0.0
+    per_context_token_us: Term = 0.0
+    per_prefill_pair_us: Term = 0.0
+    per_prefill_key_us: Term = 0.0
+    per_row_us: Term = 0.0
+    per_sample_us: Term = 0.0
+    throttled_ms: Term = 0.0
+    per_throttled_token_us: Term = 0.0
 
 
-class _Throttle(Section):
-    time_constant_ms: float
+class _Throttle(_Fields):
+    makes = Throttle
+
+    time_constant_ms: Term
     from_share: float
 
 
-class _HostGap(Section):
-    base_ms: float = 0.0
-    per_row_us: float = 0.0
-    per_started_us: float = 0.0
-    per_prefill_row_us: float = 0.0
+class _HostGap(_Fields):
+    makes = HostGap
+
+    base_ms: Term = 0.0
+    per_row_us: Term = 0.0
+    per_started_us: Term = 0.0
+    per_prefill_row_us: Term = 0.0
 
 
 class _HeldOut(Section):
@@ -49,11 +69,6 @@ class _HeldOut(Section):
     mape_percent: float
     p95_percent: float
     bias_percent: float
-
-
-class _CaptureSizes(Section):
-    decode: Sizes = ()
-    mixed: Sizes = ()
 
 
 class CalibrationFile(Section):
@@ -68,7 +83,7 @@ class CalibrationFile(Section):
     block_size: PositiveInt
     origin: str
     modes: dict[Mode, _Terms]
-    capture_sizes: _CaptureSizes = _CaptureSizes()
+    capture_sizes: CudaGraphSizes = CudaGraphSizes()
     host_gap: _HostGap = _HostGap()
     throttle: _Throttle | None = None
     covered: dict[str, Annotated[tuple[int, int], FromList]]
@@ -83,10 +98,10 @@ class CalibrationFile(Section):
         """The calibration that the file holds."""
         values = dict(self)
         del values["version"]
-        values["modes"] = {GraphMode(mode): StepTerms(**dict(terms)) for mode, terms in self.modes.items()}
+        values["modes"] = {GraphMode(mode): terms.value() for mode, terms in self.modes.items()}
         values["capture_sizes"] = CaptureSizes(**dict(self.capture_sizes))
-        values["host_gap"] = HostGap(**dict(self.host_gap))
-        values["throttle"] = None if self.throttle is None else Throttle(**dict(self.throttle))
+        values["host_gap"] = self.host_gap.value()
+        values["throttle"] = None if self.throttle is None else self.throttle.value()
         values["held_out"] = None if self.held_out is None else HeldOutError(**dict(self.held_out))
         return Calibration(**values)
 
@@ -98,6 +113,19 @@ def read_calibration(path: Path) -> Calibration:
         ConfigError: the file cannot be read or is wrong.
     """
     return read_section(CalibrationFile, path).value()
+
+
+def check_destination(path: Path, option: str) -> None:
+    """Finds a ``path`` to which no calibration can be written before the work, not after it.
+
+    Raises:
+        ConfigError: it is named like no YAML file, is a folder, or cannot be written.
+    """
+    if path.suffix not in (".yaml", ".yml"):
+        raise ConfigError("is no YAML file; call it NAME.yaml", file=path, key=option)
+    if path.is_dir():
+        raise ConfigError("is a folder; give the name of a file", file=path, key=option)
+    write_files(path.parent, {})
 
 
 def write_calibration(calibration: Calibration, path: Path) -> None:

@@ -77,7 +77,7 @@ def _show(report: BenchReport, out: Path) -> None:
     from experiments.bench.table import breakdown_table, peaks_line, rows_table
 
     write_text(out / JSON_FILE, strict_json.dumps(report.as_json()))
-    console = Console(width=max(Console().width, 140))
+    console = Console()
     typer.echo(f"\n{peaks_line(report)}")
     if report.rows:
         console.print(rows_table(report.rows))

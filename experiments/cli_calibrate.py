@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from experiments.errors import ConfigError
-
 
 def calibrate(
     folders: Annotated[
@@ -27,18 +25,15 @@ def calibrate(
     """Fit step times to measured steps; writes FILE (an older one is replaced) and a picture beside it."""
     from rich.console import Console
 
-    from experiments.atomic import write_files
     from experiments.calibrate.outcome import calibrate as fit
     from experiments.calibrate.picture import plot_outcome
     from experiments.calibrate.table import errors_table, gap_line, terms_table, throttle_line, worst_table
-    from experiments.calibration_files import write_calibration
+    from experiments.calibration_files import check_destination, write_calibration
 
-    if out.suffix not in (".yaml", ".yml"):
-        raise ConfigError("is no YAML file; call it NAME.yaml", file=out, key="-o")
-    write_files(out.parent, {})  # finds a wrong -o before the work, not after it
+    check_destination(out, "-o")
     replaced = out.exists()
     outcome = fit(folders, held_out or (), num_blocks)
-    console = Console(width=max(Console().width, 100))
+    console = Console()
     console.print(terms_table(outcome))
     console.print(gap_line(outcome.calibration.host_gap), highlight=False)
     console.print(throttle_line(outcome.calibration.throttle), highlight=False)
@@ -46,7 +41,8 @@ def calibrate(
         console.print(table)
     for note in outcome.notes:
         typer.echo(f"Note: {note}")
-    write_calibration(outcome.calibration, out)
-    typer.echo(f"Picture in {plot_outcome(outcome, out.with_suffix('.png'))}")
+    picture = plot_outcome(outcome, out.with_suffix(".png"))
+    write_calibration(outcome.calibration, out)  # last: a disk that is full by now leaves the older file
+    typer.echo(f"Picture in {picture}")
     typer.echo(f"Calibration in {out}{' (replaced)' if replaced else ''}; use it as")
     typer.echo(f"  sim: {{cost_model: {{kind: calibration, file: {out}}}}}")

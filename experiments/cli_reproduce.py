@@ -52,12 +52,14 @@ def vllm_4090(
     """vLLM's 300 requests on an RTX 4090 from kernel times; the host gap is fitted to 100, the others are compared."""
     from rich.console import Console
 
-    from experiments.calibration_files import write_calibration
+    from experiments.calibration_files import check_destination, write_calibration
     from experiments.progress import LateProgress
     from experiments.reproduce.vllm_4090 import MeasuredWorkload, compare_times, fit_vllm, is_within_bounds
     from experiments.reproduce.vllm_data import read_measured
     from experiments.reproduce.vllm_report import plot_vllm, vllm_table
 
+    if write is not None:
+        check_destination(write, "--write")
     measured, workload = read_measured(data), MeasuredWorkload.load(data)
     with LateProgress("reproduce vllm-4090", "simulations", enabled=progress) as bar:
         calibration = fit_vllm(data, workload, measured, bar)

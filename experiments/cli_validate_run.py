@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from experiments.overrides import Override
     from experiments.validation.cost_source import CostSource
 
-MIN_WIDTH = 132
-
 
 def validate(
     folder: Annotated[
@@ -99,6 +97,6 @@ def _validate_folder(
 def _print(*tables: Any) -> None:
     from rich.console import Console
 
-    console = Console(width=max(Console().width, MIN_WIDTH))
+    console = Console()
     for table in tables:
         console.print(table)

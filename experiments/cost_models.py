@@ -11,7 +11,7 @@ from experiments.calibration_files import read_calibration
 from experiments.catalog import catalog_file, load_hardware, load_model
 from experiments.errors import ConfigError
 from experiments.paths import resolve
-from experiments.schema import FromList, Section
+from experiments.schema import FromList, Knot, Section, Term
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from sim_backend.calibration.cost_model import CalibratedCostModel
 from sim_backend.cost_model import CostModel
@@ -19,10 +19,6 @@ from sim_backend.linear import LinearCostModel, LinearTerms
 from sim_backend.memory import ModelDoesNotFitError, num_kv_blocks
 from sim_backend.replay import ReplayCostModel
 from sim_backend.roofline import RooflineCostModel
-
-Term = Annotated[float, Field(le=1e9)]
-"""A step of 1e9 ms is eleven days; nanoseconds of many such steps fit 63 bits."""
-Knot = Annotated[tuple[Term, Term], FromList]
 
 
 class LinearSection(Section):

@@ -8,7 +8,7 @@ from typing import Any
 
 ALWAYS_A_PATH = "path"
 PATH_OR_NAME = ("file", "run", "hardware")
-"""Keys whose value may also be a name from the catalogue; it is a path when there is such a file."""
+"""Keys whose value may also be a name from the catalogue; a path ends in .yaml, or is there."""
 
 
 def located(key: str, value: Any, base_dir: Path) -> Path | None:
@@ -16,7 +16,8 @@ def located(key: str, value: Any, base_dir: Path) -> Path | None:
     if not isinstance(value, str) or key not in (ALWAYS_A_PATH, *PATH_OR_NAME):
         return None
     place = base_dir / Path(value).expanduser()
-    return place if key == ALWAYS_A_PATH or place.exists() else None
+    is_path = key == ALWAYS_A_PATH or place.suffix in (".yaml", ".yml") or place.exists()
+    return place if is_path else None
 
 
 def map_paths(data: Any, base_dir: Path, change: Callable[[Path], Any], key: str = "") -> Any:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.errors import ConfigError
 from sched_core.plan import Ints, StepPlan
-from sched_core.record import Columns
+from sched_core.record import Column, Columns
 
 TEXT_COLUMNS = frozenset({"client", "finish_reason", "refusal", "refusal_detail", "graph_mode", "source", "family"})
 DECISION_COLUMNS = ("request_ids", "num_computed", "num_new", "num_new_blocks", "new_block_ids", "preempted")
@@ -36,6 +38,44 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
 
     columns: dict[str, list[Any]] = pq.read_table(path).to_pydict()
     return columns
+
+
+@contextmanager
+def readable(path: Path, remedy: str) -> Iterator[None]:
+    """For reading ``path``: a file that cannot be read is one line with ``remedy``, what to do about it.
+
+    Raises:
+        ConfigError: as said.
+    """
+    from pyarrow import ArrowException
+
+    if not path.is_file():
+        raise ConfigError(f"{'is no file' if path.exists() else 'does not exist'}; {remedy}", file=path)
+    try:
+        yield
+    except (OSError, ArrowException) as error:
+        reason = str(error).partition("\n")[0].rpartition("': ")[2]
+        raise ConfigError(f"cannot be read ({reason}); {remedy}", file=path) from error
+
+
+def check_columns(
+    columns: Mapping[str, Column], needed: Sequence[str], always_known: Collection[str], path: Path
+) -> None:
+    """Whether ``columns`` of ``path`` are what ``write_columns`` writes: whole numbers or text, null where not known.
+
+    Raises:
+        ConfigError: one of ``needed`` is missing, a column holds something else, or one of ``always_known`` a null.
+    """
+    missing = [name for name in needed if name not in columns]
+    if missing:
+        raise ConfigError(f"has no column {', '.join(missing)}; is it from a run of this version?", file=path)
+    for name, column in columns.items():
+        right = str if name in TEXT_COLUMNS else int
+        others = set(map(type, column)) - ({right} if name in always_known else {right, type(None)})
+        if others:
+            row = next(row for row, value in enumerate(column) if type(value) in others)
+            what = "text" if right is str else "a whole number"
+            raise ConfigError(f"row {row} holds {column[row]!r}; expected {what}", file=path, key=name)
 
 
 # Arrow arrays are made from buffers: pyarrow's own conversion would import pandas, half the time of a small run.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,9 +9,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
+from experiments import strict_json
 from experiments.atomic import remove_leftovers, storage_error, write_files
-from experiments.errors import ConfigError
-from experiments.parquet import write_columns
+from experiments.parquet import readable, write_columns
 from experiments.store import MANIFEST, About
 from sched_core.record import Columns
 
@@ -41,15 +40,7 @@ class ProfileStore:
             ConfigError: it cannot be read.
         """
         path = self.folder / MANIFEST
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot be read ({error}); delete it, or use --force", file=path) from error
-        if not isinstance(data, dict):
-            raise ConfigError("is not the manifest of a profile; delete it, or use --force", file=path)
-        return data
+        return strict_json.read_object(path, "delete it, or use --force") if path.exists() else None
 
     def discard(self) -> None:
         """Forgets what an interrupted profile measured."""
@@ -122,13 +113,8 @@ class PartWriter:
 
 
 def _read(path: Path, read: Any) -> pa.Table:
-    from pyarrow import ArrowException
-
-    try:
+    with readable(path, "delete it to measure its steps again"):
         return read(path)
-    except (OSError, ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"cannot be read ({reason}); delete it to measure its steps again", file=path) from error
 
 
 def _remove(path: Path) -> None:

@@ -29,3 +29,8 @@ Seconds = Annotated[float, Field(ge=0, le=1e8)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 FromList = BeforeValidator(_listed)
 """Marks a tuple field, which YAML writes as a list: ``Annotated[tuple[int, ...], FromList]``."""
+
+Term = Annotated[float, Field(le=1e9)]
+"""A step of 1e9 ms is eleven days; nanoseconds of many such steps fit 63 bits."""
+Knot = Annotated[tuple[Term, Term], FromList]
+"""(tokens, ms) of a piecewise-linear step time."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
+from textwrap import fill
 
 from rich.table import Table
 from rich.text import Text
 
 from experiments.bench.published import ENGINES
 from experiments.bench.report import BenchReport, Figures, Row, StepParts
+from experiments.report.narrow import narrow_table
 
 PART_TITLES = {
     "gemm": "GEMM",
@@ -19,6 +22,7 @@ PART_TITLES = {
     "other": "other",
 }
 MISSING = "-"
+HEADING_WIDTH = 20
 
 
 def peaks_line(report: BenchReport) -> str:
@@ -36,23 +40,26 @@ def peaks_line(report: BenchReport) -> str:
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
-    """One line per row, its unit and notes below; a published engine has a column where it has a figure."""
+    """A few lines per row, its figures and notes below it; a published engine has a column where it has a figure."""
     engines = [engine for engine in ENGINES if any(engine in row.published for row in rows)]
-    table = Table(caption="limit: every step at the roofline of the measured peaks, and a host that costs nothing")
-    table.add_column("row")
-    for name in ("twinserve", "limit", *engines):
-        table.add_column(name, justify="right", no_wrap=True)
+    caption = "limit: every step at the roofline of the measured peaks, a host that costs nothing"
+    table = narrow_table(("row",), ("twinserve", "limit", *engines), caption=caption)
     for row in rows:
         values = (row.figures, row.limit, *(row.published.get(engine, {}) for engine in engines))
-        table.add_row(_row_heading(row), *(figures_text(value, row.figures) for value in values))
+        table.add_row(row.title)
+        for label, name in zip_longest(_labels(row.unit), row.figures, fillvalue=""):
+            table.add_row(f"  {label}", *(number(value.get(name)) for value in values))
+        more = row.reason or row.note
+        if more:
+            table.add_row(Text(f"  {more}", style="dim"))
+        table.add_section()
     return table
 
 
-def _row_heading(row: Row) -> Text:
-    text = Text(row.title)
-    for more in (row.unit, row.reason or row.note):
-        text.append(f"\n  {more}" if more else "", style="dim")
-    return text
+def _labels(unit: str) -> list[str]:
+    """One for each figure: "median / mean, ms" is "median, ms" and "mean, ms"."""
+    names, comma, measure = unit.rpartition(", ")
+    return [f"{name}{comma}{measure}" for name in names.split(" / ")]
 
 
 def figures_text(figures: Figures, names: Figures) -> str:
@@ -76,10 +83,8 @@ def number(value: float | None) -> str:
 
 def breakdown_table(steps: Sequence[StepParts]) -> Table:
     """One column per step, one line per part: measured ms, floor ms and their ratio."""
-    table = Table(title="Where a step's time goes: ms / floor ms (ratio)", caption=_others(steps))
-    table.add_column("part")
-    for step in steps:
-        table.add_column(_heading(step), justify="right")
+    title = "Where a step's time goes: ms / floor ms (ratio)"
+    table = narrow_table(("part",), (_heading(step) for step in steps), title, _others(steps))
     for part, title in PART_TITLES.items():
         table.add_row(title, *(_part_text(step, part) for step in steps))
     table.add_row("host gap", *(number(step.host_gap_ms) for step in steps))
@@ -97,7 +102,7 @@ def _others(steps: Sequence[StepParts]) -> str:
 
 
 def _heading(step: StepParts) -> str:
-    return f"{step.title}\n{step.reason or step.launch}"
+    return "\n".join(fill(text, HEADING_WIDTH) for text in (step.title, step.reason or step.launch))
 
 
 def _part_text(step: StepParts, part: str) -> str:

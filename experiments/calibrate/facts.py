@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ConfigError
+from experiments.manifest_facts import known_capture_sizes, known_count, known_text
+from experiments.store import MANIFEST
 from sched_core.dispatch import CaptureSizes
 from sim_backend.calibration.fit import Engine
 
-SAME = ("gpu", "model", "dtype", "attention_backend", "block_size", "capture_sizes", "timed")
+SAME = ("gpu", "model", "dtype", "attention_backend", "block_size", "capture_sizes")
 """What folders must agree on to be fitted together."""
 
 
@@ -20,25 +22,8 @@ class Facts:
     """The engine and GPU behind ``folder``; ``timed`` says whether its steps have device times."""
 
     folder: Path
-    gpu: str
-    model: str
-    dtype: str
-    attention_backend: str
-    block_size: int
-    num_blocks: int
-    capture_sizes: CaptureSizes
+    engine: Engine
     timed: bool
-
-    def engine(self) -> Engine:
-        return Engine(
-            gpu=self.gpu,
-            model=self.model,
-            dtype=self.dtype,
-            attention_backend=self.attention_backend,
-            num_blocks=self.num_blocks,
-            block_size=self.block_size,
-            capture_sizes=self.capture_sizes,
-        )
 
 
 def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts:
@@ -47,27 +32,17 @@ def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts
     Raises:
         ConfigError: naming what the manifest lacks.
     """
-    path = folder / "manifest.json"
-
-    def known(name: str, kind: type) -> Any:
-        value = manifest.get(name)
-        if not isinstance(value, kind):
-            raise ConfigError("is missing: was the run or profile finished on a GPU engine?", file=path, key=name)
-        return value
-
-    sizes: Mapping[str, Any] = known("capture_sizes", dict)
-    graphs = {kind: tuple(sizes.get(kind) or ()) for kind in ("decode", "mixed")}
-    return Facts(
-        folder=folder,
-        gpu=known("device", str),
-        model=known("model", str),
-        dtype=known("dtype", str),
-        attention_backend=known("attention_backend", str),
-        block_size=known("block_size", int),
-        num_blocks=known("num_blocks", int),
-        capture_sizes=CaptureSizes(**graphs),
-        timed=timed,
+    path = folder / MANIFEST
+    engine = Engine(
+        gpu=known_text(manifest, "device", path),
+        model=known_text(manifest, "model", path),
+        dtype=known_text(manifest, "dtype", path),
+        attention_backend=known_text(manifest, "attention_backend", path),
+        num_blocks=known_count(manifest, "num_blocks", path),
+        block_size=known_count(manifest, "block_size", path),
+        capture_sizes=known_capture_sizes(manifest, path),
     )
+    return Facts(folder=folder, engine=engine, timed=timed)
 
 
 def check_agreement(facts: Sequence[Facts]) -> None:
@@ -76,17 +51,19 @@ def check_agreement(facts: Sequence[Facts]) -> None:
     Raises:
         ConfigError: naming the two folders and what differs.
     """
-    first = facts[0]
-    for other in facts[1:]:
-        for name in SAME:
-            here, there = (_shown(getattr(each, name)) for each in (first, other))
+    first, *others = facts
+    for other in others:
+        for name, (here, there) in _pairs(first, other).items():
             if here != there:
-                message = f"{_label(name)} is {there}, but {here} in {first.folder}; calibrate them apart"
+                message = f"{name} is {there}, but {here} in {first.folder}; calibrate them apart"
                 raise ConfigError(message, file=other.folder)
 
 
-def _label(name: str) -> str:
-    return "whether the device was timed" if name == "timed" else name
+def _pairs(first: Facts, other: Facts) -> dict[str, tuple[str, str]]:
+    """What must agree, in words."""
+    pairs = {name: (getattr(first.engine, name), getattr(other.engine, name)) for name in SAME}
+    pairs["whether the device was timed"] = (first.timed, other.timed)
+    return {name: (_shown(here), _shown(there)) for name, (here, there) in pairs.items()}
 
 
 def _shown(value: Any) -> str:

@@ -17,6 +17,7 @@ from experiments.workloads.formats.reading import read_csv, seconds, whole_numbe
 from experiments.yaml_loader import read_yaml
 from sched_core.dispatch import CaptureSizes
 from sim_backend.calibration.arrays import Floats
+from sim_backend.calibration.fit import Engine
 from sim_backend.calibration.kernels import EngineLimits, KernelProfile, kernel_steps
 
 LAYERS_OF_A_BLOCK: Mapping[str, int] = MappingProxyType(
@@ -54,8 +55,7 @@ def read_kernel_folder(folder: Path, num_blocks: int | None = None) -> Source:
     seqs, tokens, block_size = (
         _count(engine, name, folder) for name in ("max_num_seqs", "max_num_batched_tokens", "block_size")
     )
-    facts = Facts(
-        folder=folder,
+    measured = Engine(
         gpu=str(meta.get("gpu")),
         model=str(meta.get("model")),
         dtype=DTYPES.get(str(meta.get("variant")), str(meta.get("variant"))),
@@ -63,16 +63,16 @@ def read_kernel_folder(folder: Path, num_blocks: int | None = None) -> Source:
         block_size=block_size,
         num_blocks=num_blocks,
         capture_sizes=vllm_capture_sizes(seqs),
-        timed=True,
     )
     limits = EngineLimits(
         max_num_batched_tokens=tokens,
         max_num_seqs=seqs,
         num_kv_tokens=num_blocks * block_size,
-        capture_sizes=facts.capture_sizes,
+        capture_sizes=measured.capture_sizes,
     )
-    steps = kernel_steps(_profile(folder, facts), limits)
+    steps = kernel_steps(_profile(folder, measured), limits)
     words = f"{len(steps)} steps put together from LLMServingSim's kernel times {folder.name} (MIT)"
+    facts = Facts(folder=folder, engine=measured, timed=True)
     return Source(facts, steps, words, (f"{folder.name} holds kernel times only: the host gap is zero",))
 
 
@@ -83,8 +83,8 @@ def vllm_capture_sizes(max_num_seqs: int) -> CaptureSizes:
     return CaptureSizes(decode=tuple(size for size in sizes if size <= max_num_seqs), mixed=tuple(sizes))
 
 
-def _profile(folder: Path, facts: Facts) -> KernelProfile:
-    num_layers = load_model(facts.model, facts.dtype, folder).num_hidden_layers
+def _profile(folder: Path, engine: Engine) -> KernelProfile:
+    num_layers = load_model(engine.model, engine.dtype, folder).num_hidden_layers
     often = {name: times * num_layers for name, times in LAYERS_OF_A_BLOCK.items()} | dict.fromkeys(LAYERS_OF_A_STEP, 1)
     return KernelProfile(
         num_layers=num_layers,

@@ -53,9 +53,9 @@ def calibrate(folders: Sequence[Path], held_out: Sequence[Path] = (), num_blocks
     measured = join([source.steps for source in sources])
     throttle = fit_throttle(measured)
     steps, levels = at_loop_level(measured, throttle)
-    smallest = min((source.facts for source in sources), key=lambda facts: facts.num_blocks)
+    smallest = min((source.facts.engine for source in sources), key=lambda engine: engine.num_blocks)
     try:
-        calibration = fit_calibration(smallest.engine(), steps, _origin(sources, judges), throttle)
+        calibration = fit_calibration(smallest, steps, _origin(sources, judges), throttle)
     except TooFewStepsError as error:
         raise ConfigError(str(error), file=", ".join(str(folder) for folder in folders)) from error
     split = judge(calibration, steps.where(steps.held_out))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.calibrate.outcome import Outcome
-from experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, save, stacked_panels
+from experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, point_legend, save, stacked_panels
 from sched_core.dispatch import GraphMode
 from sim_backend.calibration.errors import Judged
 
@@ -56,9 +56,7 @@ def _finish(times: Any, by_tokens: Any, counted: Any, judged: Judged, limit: flo
         times.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
         plain_numbers(times.xaxis)
         plain_numbers(times.yaxis)
-        legend = times.legend(loc="upper left", handletextpad=0.2)
-        for handle in legend.legend_handles:
-            handle.set(alpha=1.0, markersize=4)
+        point_legend(times, "upper left")
         by_tokens.set(xscale="log")
         by_tokens.set_xlim(
             judged.steps.features["num_tokens"].min() / 1.2, judged.steps.features["num_tokens"].max() * 1.2

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.calibrate.columns import COUNTS, StepColumns, read_manifest
 from experiments.calibrate.facts import facts_of
 from experiments.calibrate.source import Source
 from experiments.errors import ConfigError
+from experiments.step_columns import COUNTS, StepColumns, read_step_columns
+from experiments.store import CONFIG, MANIFEST
+from experiments.strict_json import read_object
 from experiments.yaml_loader import read_yaml
 from sim_backend.calibration.arrays import Bools, Floats, Matrix
 from sim_backend.calibration.measured import MeasuredSteps, join
@@ -17,6 +19,7 @@ from sim_backend.calibration.recent_work import recent_shares, unknown_shares
 from sim_backend.calibration.split import held_out_blocks, held_out_shapes
 
 STARTED_BELOW = 1 << 20
+NO_FACTS = "it says what was measured; measure again"
 SHAPE = tuple(name for name in COUNTS if name != "num_started")
 
 
@@ -28,13 +31,13 @@ def read_run(folder: Path, num_blocks: int | None = None) -> Source:
     Raises:
         ConfigError: a simulated or unfinished run, or a damaged one.
     """
-    manifest = read_manifest(folder)
+    manifest = read_object(folder / MANIFEST, NO_FACTS)
     if manifest.get("backend") != "real":
         raise ConfigError("is not a real run; its step times come from a cost model", file=folder)
-    engine = read_yaml(folder / "config.yaml").get("engine")
-    columns = StepColumns(folder / "steps.parquet", ("step_id", "start_ns", "end_ns", "device_ns"))
+    engine = read_yaml(folder / CONFIG).get("engine")
+    columns = read_step_columns(folder / "steps.parquet", ("step_id", "start_ns", "end_ns", "device_ns"))
     start = columns.numbers("start_ns")
-    interval = columns.numbers("end_ns") - start
+    interval = _positive(columns, columns.numbers("end_ns") - start)
     shares = _shares(columns, start, interval, np.zeros(len(start)))
     steps = _run_steps(columns, interval, columns.numbers("step_id"), shares)
     manifest = {**manifest, "block_size": engine.get("block_size") if isinstance(engine, dict) else None}
@@ -50,10 +53,11 @@ def read_profile(folder: Path, num_blocks: int | None = None) -> Source:
     Raises:
         ConfigError: a damaged profile.
     """
-    manifest = read_manifest(folder)
-    columns = StepColumns(folder / "profile.parquet", ("source", "shape_id", "interval_ns", "device_ns"))
+    manifest = read_object(folder / MANIFEST, NO_FACTS)
+    columns = read_step_columns(folder / "profile.parquet", ("source", "shape_id", "interval_ns", "device_ns"))
     in_loop = columns.words("source") == "engine"
     interval, shape, started = (columns.numbers(name) for name in ("interval_ns", "shape_id", "num_started"))
+    _positive(columns, interval)
     start = np.cumsum(interval) - interval  # an engine run is never idle
     shares = _shares(columns, start, interval, np.where(in_loop, shape, -1))
     runs = _run_steps(columns, interval, _place_within(shape), shares).where(in_loop)
@@ -76,10 +80,14 @@ def _with_blocks(manifest: dict[str, object], num_blocks: int | None) -> dict[st
     return manifest if num_blocks is None else {**manifest, "num_blocks": num_blocks}
 
 
-def _run_steps(columns: StepColumns, interval_ns: Floats, place: Floats, shares: Matrix) -> MeasuredSteps:
+def _positive(columns: StepColumns, interval_ns: Floats) -> Floats:
     if (interval_ns <= 0).any():
         row = int(np.flatnonzero(interval_ns <= 0)[0])
         raise ConfigError(f"row {row} ends before it starts; measure again", file=columns.path)
+    return interval_ns
+
+
+def _run_steps(columns: StepColumns, interval_ns: Floats, place: Floats, shares: Matrix) -> MeasuredSteps:
     return MeasuredSteps(
         features=columns.counts(),
         modes=columns.modes(),

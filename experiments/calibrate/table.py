@@ -8,6 +8,7 @@ import numpy as np
 from rich.table import Table
 
 from experiments.calibrate.outcome import Outcome, spread_of
+from experiments.report.narrow import narrow_table
 from sched_core.dispatch import GraphMode
 from sim_backend.calibration.errors import Judged
 from sim_backend.calibration.values import HeldOutError, HostGap, StepTerms, Throttle
@@ -18,10 +19,8 @@ WORST = 5
 def terms_table(outcome: Outcome) -> Table:
     """One column per graph mode: terms, how many steps, spread of repeats."""
     calibration = outcome.calibration
-    table = Table(title=f"{calibration.model} on {calibration.gpu}")
-    table.add_column("term")
-    for mode in calibration.modes:
-        table.add_column(str(mode), justify="right")
+    title = f"{calibration.model} on {calibration.gpu}"
+    table = narrow_table(("term",), map(str, calibration.modes), title)
     columns = [list(_terms(terms)) for terms in calibration.modes.values()]
     for rows in zip(*columns, strict=True):
         table.add_row(rows[0][0], *(value for _, value in rows))
@@ -45,18 +44,15 @@ def throttle_line(throttle: Throttle | None) -> str:
     if throttle is None:
         return "throttle: none seen"
     return (
-        f"throttle: from a share of {throttle.from_share:g} of the last {throttle.time_constant_ms:g} ms or so"
-        " spent on prompt tokens, whole at 1"
+        f"throttle: slower once over {throttle.from_share:.0%} of the last {throttle.time_constant_ms:g} ms or so"
+        " went to prompt tokens"
     )
 
 
 def errors_table(outcome: Outcome) -> Table:
     """MAPE, p95 and signed bias per graph mode: fitted, held out, and runs that were not fitted."""
-    table = Table(title="Error of step times, %", caption="bias: summed predicted over summed measured time")
-    for name in ("steps", "mode"):
-        table.add_column(name)
-    for name in ("number", "MAPE", "p95", "bias"):
-        table.add_column(name, justify="right")
+    caption = "bias: summed predicted over summed measured time"
+    table = narrow_table(("steps", "mode"), ("number", "MAPE", "p95", "bias"), "Error of step times, %", caption)
     for name, judged in {"fitted": outcome.fitted, **outcome.held_out}.items():
         table.add_section()
         for mode, part in _by_mode(judged, list(outcome.calibration.modes)):
@@ -68,14 +64,14 @@ def worst_table(outcome: Outcome) -> Table:
     """The held-out steps that are furthest off."""
     judged = outcome.judged
     order = np.argsort(-np.abs(judged.percent), kind="stable")[:WORST]
-    table = Table(title="Worst held-out steps", caption="context: keys of decode rows; pairs: of prefill rows")
-    for name in ("error %", "measured ms", "mode", "tokens", "padded", "rows", "context", "pairs"):
-        table.add_column(name, justify="left" if name == "mode" else "right")
+    headings = ("error %", "measured ms", "tokens", "padded", "rows", "context", "pairs")
+    caption = "context: keys of decode rows; pairs: of prefill rows"
+    table = narrow_table(("mode",), headings, "Worst held-out steps", caption)
     features, measured = judged.steps.features, judged.steps.judged_ns
     names = ("num_tokens", "num_padded_tokens", "num_rows", "decode_context", "prefill_pairs")
     for row in order.tolist():
         counts = [f"{int(features[name][row]):,}" for name in names]
-        head = (f"{judged.percent[row]:+.1f}", f"{measured[row] / 1e6:.3f}", str(judged.steps.modes[row]))
+        head = (str(judged.steps.modes[row]), f"{judged.percent[row]:+.1f}", f"{measured[row] / 1e6:.3f}")
         table.add_row(*head, *counts)
     return table
 
@@ -96,7 +92,8 @@ def _figures(error: HeldOutError) -> tuple[str, ...]:
 
 def _terms(terms: StepTerms) -> Iterator[tuple[str, str]]:
     (least, first), (most, last) = terms.dense_knots_ms[0], terms.dense_knots_ms[-1]
-    yield "dense ms", f"{first:.4g} at {least:g} .. {last:.4g} at {most:g} tokens"
+    yield "dense ms at fewest tokens", f"{first:.4g} at {least:g}"
+    yield "dense ms at most tokens", f"{last:.4g} at {most:g}"
     yield "dense knots", str(len(terms.dense_knots_ms))
     yield "launch floor ms", _number(terms.floor_ms)
     yield "us per 1000 decode keys", _number(1e3 * terms.per_context_token_us)

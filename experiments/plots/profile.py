@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, save, stacked_panels
+from experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, point_legend, save, stacked_panels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ def _draw_device(axis: Any, steps: pd.DataFrame, column: str) -> None:
     axis.set_ylabel("device time (ms)" if column == "device_ns" else "step interval (ms)")
     plain_numbers(axis.xaxis)
     plain_numbers(axis.yaxis)
-    axis.legend(loc="upper left")
+    point_legend(axis, "upper left")
 
 
 def _draw_host(axis: Any, steps: pd.DataFrame) -> None:
@@ -50,7 +50,7 @@ def _draw_host(axis: Any, steps: pd.DataFrame) -> None:
         _scatter(axis, steps["num_rows"][chosen], steps["host_gap_ns"][chosen] / 1e3, label, index)
     axis.set(xlabel="rows in the step", ylabel="host gap (us)")
     axis.set_ylim(0, 1.3 * steps["host_gap_ns"].quantile(0.995) / 1e3)
-    axis.legend(loc="upper left", ncols=3, columnspacing=0.8)
+    point_legend(axis, "upper left", ncols=3, columnspacing=0.8)
 
 
 def _scatter(axis: Any, x: Any, y: Any, label: str, index: int) -> None:

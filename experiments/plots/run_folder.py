@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from experiments.errors import ConfigError
-from experiments.parquet import read_columns
+from experiments import strict_json
+from experiments.parquet import check_columns, read_columns, readable
 from experiments.yaml_loader import read_yaml
-from sched_core.record import RunRecord
+from sched_core.record import STEP_COLUMNS, RunRecord
+
+NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "requests": (
+            *("request_id", "prompt_len", "arrival_ns", "sent_ns", "first_scheduled_ns", "first_token_ns"),
+            *("last_token_ns", "finish_ns", "output_len", "num_cached_tokens", "finish_reason", "refusal"),
+        ),
+        "steps": STEP_COLUMNS,
+        "tokens": ("request_id", "time_ns"),
+    }
+)
+"""What is read of the files of every run."""
+ALWAYS_KNOWN = frozenset(
+    {*STEP_COLUMNS, "request_id", "prompt_len", "arrival_ns", "sent_ns", "output_len", "time_ns"}
+) - {"device_ns"}
+"""Columns without nulls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +49,14 @@ def read_run_folder(folder: Path) -> RunFolder:
     Raises:
         ConfigError: a file of records is missing or unreadable.
     """
-    requests, steps, tokens = (_columns(folder / f"{name}.parquet") for name in ("requests", "steps", "tokens"))
+    requests, steps, tokens = (_columns(folder, name) for name in NEEDED)
     ends = [*steps["end_ns"][-1:], *(time for time in requests["finish_ns"] if time is not None)]
     record = RunRecord(
         requests=dict(requests), steps=dict(steps), tokens=dict(tokens), plans=(), stats={}, end_ns=max(ends, default=0)
     )
-    return RunFolder(record=record, config=read_config(folder), result=_read_json(folder / "result.json"))
+    result = folder / "result.json"
+    known = strict_json.read_object(result, "run the experiment again with --force") if result.is_file() else {}
+    return RunFolder(record=record, config=read_config(folder), result=known)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -46,20 +65,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     return read_yaml(path) if path.is_file() else {}
 
 
-def _columns(path: Path) -> dict[str, list[Any]]:
-    from pyarrow import ArrowException
-
-    try:
-        return read_columns(path)
-    except FileNotFoundError:
-        raise ConfigError("does not exist; is this the folder of a run?", file=path) from None
-    except (OSError, ArrowException) as error:
-        raise ConfigError(f"cannot be read ({error}); run the experiment again", file=path) from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read ({error}); run the experiment again with --force", file=path) from error
-    return data if isinstance(data, dict) else {}
+def _columns(folder: Path, name: str) -> dict[str, list[Any]]:
+    path = folder / f"{name}.parquet"
+    with readable(path, "run the experiment again"):
+        columns = read_columns(path)
+    check_columns(columns, NEEDED[name], ALWAYS_KNOWN, path)
+    return columns

@@ -79,6 +79,13 @@ def colours(count: int) -> Sequence[Any]:
     return [colormaps["cividis"](i / (count - 1)) for i in range(count)]
 
 
+def point_legend(axis: Any, place: str, **look: Any) -> None:
+    """A legend of clouds of small, faint points: its marks are large and solid, its ground hides points behind it."""
+    legend = axis.legend(loc=place, handletextpad=0.2, frameon=True, framealpha=0.85, edgecolor="none", **look)
+    for handle in legend.legend_handles:
+        handle.set(alpha=1.0, markersize=4)
+
+
 def plain_numbers(axis: Any) -> None:
     """Tick labels of a logarithmic axis, whose limits are set, as 20, 500, 1000 in place of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

@@ -7,16 +7,17 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
-from experiments.errors import ConfigError
+from experiments.parquet import check_columns, read_columns, readable
 from experiments.profile_store import PROFILE
+from experiments.report.narrow import narrow_table
+from sched_core.features import StepFeatures
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.table import Table
 
-COLUMNS = ("family", "mode", "shapes", "steps", "tokens", "device ms", "step ms", "host gap us")
+NEEDED = ("source", "family", "shape_id", "interval_ns", *StepFeatures._fields)
+NUMBERS = ("shapes", "steps", "tokens", "device ms", "step ms", "host gap us")
 
 
 def read_profile(folder: Path) -> pd.DataFrame:
@@ -26,14 +27,12 @@ def read_profile(folder: Path) -> pd.DataFrame:
         ConfigError: the file is missing or damaged.
     """
     import pandas as pd
-    from pyarrow import ArrowException
 
     path = folder / PROFILE
-    try:
-        steps = pd.read_parquet(path)
-    except (OSError, ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"cannot be read ({reason}); profile again with --force", file=path) from error
+    with readable(path, "profile again with --force"):
+        columns = read_columns(path)
+    check_columns(columns, (*NEEDED, "device_ns"), NEEDED, path)
+    steps = pd.DataFrame(columns)
     steps["device_ns"] = steps["device_ns"].astype("float64")
     steps["host_gap_ns"] = steps["interval_ns"] - steps["device_ns"]
     return steps
@@ -42,9 +41,7 @@ def read_profile(folder: Path) -> pd.DataFrame:
 def profile_table(steps: pd.DataFrame, manifest: Mapping[str, Any]) -> Table:
     """One row per family and graph mode: counts, and medians over the steps of device time, interval and their gap."""
     title = f"{manifest.get('model')} on {manifest.get('device')}: medians over the steps of each kind"
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name in ("family", "mode") else "right", no_wrap=True)
+    table = narrow_table(("family", "mode"), NUMBERS, title)
     for (family, mode), group in steps.groupby(["family", "graph_mode"]):
         table.add_row(str(family), str(mode), *_cells(group))
     return table

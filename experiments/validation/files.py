@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.errors import ConfigError
+from experiments.parquet import readable
 from sched_core.record import Columns
 
 
@@ -19,14 +19,15 @@ def read_lists(path: Path, names: Iterable[str]) -> Columns:
     Raises:
         ConfigError: the file cannot be read, lacks a column or has another kind of column.
     """
-    from pyarrow import ArrowException, parquet
+    from pyarrow import parquet
 
     try:
-        table = parquet.read_table(path, columns=["step_id", *names])
-        lists = {name: _arrays(table.column(name)) for name in names}
-        return {"step_id": table.column("step_id").to_pylist(), **lists}
-    except (OSError, ArrowException, AttributeError, KeyError) as error:
+        with readable(path, "run the experiment again"):
+            table = parquet.read_table(path, columns=["step_id", *names])
+            lists = {name: _arrays(table.column(name)) for name in names}
+    except (AttributeError, KeyError) as error:
         raise ConfigError(f"cannot be read ({error}); run the experiment again", file=path) from error
+    return {"step_id": table.column("step_id").to_pylist(), **lists}
 
 
 def _arrays(column: Any) -> list[np.ndarray[Any, Any]]:
@@ -35,18 +36,3 @@ def _arrays(column: Any) -> list[np.ndarray[Any, Any]]:
     lists = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], type=column.type)
     ends = np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False))
     return np.split(lists.flatten().cast(pa.int64()).to_numpy(zero_copy_only=False), ends[:-1]) if len(ends) else []
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-        ConfigError: it cannot be read, or holds something else.
-    """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read ({error}); run the experiment again with --force", file=path) from error
-    if not isinstance(data, dict):
-        raise ConfigError("does not hold a JSON object; run the experiment again with --force", file=path)
-    return data

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from experiments.report.narrow import narrow_table
 from experiments.validation.folder import SHOWN, FolderOutcome, PointResult
 from experiments.validation.table import figure_label
 
 
 def point_table(outcome: FolderOutcome) -> Table:
     """One row per point: parity and errors in percent; then the mean and the largest of their sizes."""
-    table = Table(title="Error of the simulation (%)", caption="worst: the figure with the largest error of each point")
-    table.add_column("point")
-    table.add_column("parity")
-    for name in SHOWN:
-        table.add_column(figure_label(name).split(" (")[0], justify="right")
-    table.add_column("mean of all", justify="right")
-    table.add_column("worst", justify="right")
+    shown = [figure_label(name).split(" (")[0].replace(" ", "\n") for name in SHOWN]
+    caption = "worst: the figure with the largest error of each point"
+    title = "Error of the simulation (%)"
+    table = narrow_table(("point", "parity"), (*shown, "mean\nof all", "worst"), title, caption)
     for label, point in zip(outcome.labels, outcome.points, strict=True):
-        table.add_row(label, point.parity, *(_signed(point.errors.get(name)) for name in SHOWN), *_whole(point))
+        table.add_row(
+            label, point.parity.replace(" ", "\n"), *(_signed(point.errors.get(name)) for name in SHOWN), *_whole(point)
+        )
     table.add_section()
     sizes = [[abs(point.errors[name]) for point in outcome.points if name in point.errors] for name in SHOWN]
     means = [point.mean_abs_error_percent for point in outcome.points if point.mean_abs_error_percent is not None]
@@ -34,7 +34,7 @@ def _whole(point: PointResult) -> tuple[str, str]:
         return "-", "-"
     worst = max(point.errors, key=lambda name: abs(point.errors[name]))
     mean = point.mean_abs_error_percent
-    return _size(mean), f"{figure_label(worst).split(' (')[0]} {point.errors[worst]:+.1f}"
+    return _size(mean), f"{figure_label(worst).split(' (')[0]}\n{point.errors[worst]:+.1f}"
 
 
 def _mean(values: Sequence[float]) -> str:

@@ -12,22 +12,21 @@ from experiments.config import ExperimentConfig
 from experiments.errors import ConfigError
 from experiments.identity import digest
 from experiments.load import Experiment, load_experiment
+from experiments.manifest_facts import known_capture_sizes, known_count
 from experiments.overrides import Override
 from experiments.parquet import DECISION_COLUMNS
 from experiments.plots.run_folder import is_run_folder, read_run_folder
+from experiments.step_columns import StepColumns
 from experiments.store import CONFIG, MANIFEST, RESULT
-from experiments.validation.files import read_json, read_lists
+from experiments.strict_json import read_object
+from experiments.validation.files import read_lists
 from experiments.workloads import Workload, input_files
-from sched_core.dispatch import CaptureSizes, GraphMode
-from sched_core.record import STEP_COLUMNS, Columns, RunRecord
+from sched_core.dispatch import CaptureSizes
+from sched_core.record import Columns, RunRecord
 from sim_backend.replay import ReplayCostModel
 
 DECISIONS = "decisions.parquet"
-REQUEST_COLUMNS = (
-    *("request_id", "prompt_len", "arrival_ns", "sent_ns", "first_scheduled_ns", "first_token_ns", "last_token_ns"),
-    *("finish_ns", "output_len", "num_cached_tokens", "finish_reason", "refusal"),
-)
-"""What is read of requests.parquet."""
+RUN_AGAIN = "run the experiment again with --force"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ def read_recorded_run(folder: Path, overrides: Sequence[Override] = ()) -> Recor
             missing or not those of the run.
     """
     experiment = _experiment(folder, overrides)
-    result, manifest = read_json(folder / RESULT), read_json(folder / MANIFEST)
+    result, manifest = (read_object(folder / name, RUN_AGAIN) for name in (RESULT, MANIFEST))
     record = read_run_folder(folder).record
     _check_record(record, folder)
     with experiment.blamed():
@@ -76,8 +75,8 @@ def read_recorded_run(folder: Path, overrides: Sequence[Override] = ()) -> Recor
         workload=workload,
         record=record,
         decisions=_decisions(folder),
-        num_blocks=_num_blocks(manifest, folder),
-        capture_sizes=_capture_sizes(manifest, folder),
+        num_blocks=known_count(manifest, "num_blocks", folder / MANIFEST),
+        capture_sizes=known_capture_sizes(manifest, folder / MANIFEST),
         manifest=manifest,
     )
 
@@ -96,17 +95,12 @@ def _experiment(folder: Path, overrides: Sequence[Override]) -> Experiment:
 
 
 def _check_record(record: RunRecord, folder: Path) -> None:
-    _require_columns(record.tokens, ("request_id", "time_ns"), folder / "tokens.parquet")
-    _require_columns(record.requests, REQUEST_COLUMNS, folder / "requests.parquet")
     path = folder / "steps.parquet"
-    _require_columns(record.steps, STEP_COLUMNS, path)
-    steps = record.steps
-    if not len(steps["step_id"]):
-        raise ConfigError("holds no step; there is nothing to validate", file=path)
+    steps = StepColumns(path, record.steps)
+    steps.counts(), steps.modes(), steps.numbers_or_none("device_ns")
     try:
-        ReplayCostModel(list(zip(steps["start_ns"], steps["end_ns"], strict=True)))
-        list(map(GraphMode, steps["graph_mode"]))
-    except (TypeError, ValueError) as error:
+        ReplayCostModel(list(zip(record.steps["start_ns"], record.steps["end_ns"], strict=True)))
+    except ValueError as error:
         raise ConfigError(f"holds no possible run: {error}; run the experiment again", file=path) from error
 
 
@@ -121,26 +115,4 @@ def _check_inputs(experiment: Experiment, manifest: Mapping[str, Any]) -> None:
 
 def _decisions(folder: Path) -> Columns | None:
     path = folder / DECISIONS
-    return read_lists(path, DECISION_COLUMNS) if path.is_file() else None
-
-
-def _require_columns(columns: Columns, names: Sequence[str], path: Path) -> None:
-    missing = [name for name in names if name not in columns]
-    if missing:
-        raise ConfigError(f"has no column {', '.join(missing)}; is it from a run of this version?", file=path)
-
-
-def _num_blocks(manifest: Mapping[str, Any], folder: Path) -> int:
-    count = manifest.get("num_blocks")
-    if type(count) is not int or count < 1:
-        raise ConfigError(f"is {count!r}; should be the number of KV blocks", file=folder / MANIFEST, key="num_blocks")
-    return count
-
-
-def _capture_sizes(manifest: Mapping[str, Any], folder: Path) -> CaptureSizes:
-    sizes = manifest.get("capture_sizes") or {}
-    try:
-        return CaptureSizes(**{kind: tuple(int(size) for size in values) for kind, values in sizes.items()})
-    except (AttributeError, TypeError, ValueError) as error:
-        message = f"is {sizes!r}; should be token counts under decode and mixed"
-        raise ConfigError(message, file=folder / MANIFEST, key="capture_sizes") from error
+    return read_lists(path, DECISION_COLUMNS) if path.exists() else None

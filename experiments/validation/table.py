@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from experiments.report.narrow import narrow_table
 from experiments.validation.validate import NO_LOG, Validation
 
 RATE_LABELS = {
@@ -30,12 +31,11 @@ def parity_lines(validation: Validation) -> Iterator[str]:
 def figure_table(validation: Validation) -> Table:
     """Real, simulated and error of every figure, and the error's parts."""
     mean = validation.mean_abs_error_percent
-    caption = "" if mean is None else f"mean absolute error {mean:.1f} %"
+    sum_of_parts = "error = step time + host gap + feedback"
+    caption = sum_of_parts if mean is None else f"{sum_of_parts}; mean absolute error {mean:.1f} %"
     title = f"{validation.run.config.name}: real against simulated with {validation.cost_model}"
-    table = Table(title=title, caption=caption)
-    table.add_column("figure")
-    for heading in ("real", "simulated", "error %", "= step time", "+ host gap", "+ feedback"):
-        table.add_column(heading, justify="right")
+    headings = ("real", "simulated", "error %", "step time", "host gap", "feedback")
+    table = narrow_table(("figure",), headings, title, caption)
     previous = "rates"
     for name, figure in validation.figures.items():
         group = "rates" if name in RATE_LABELS else name.split("_")[1]
@@ -50,11 +50,9 @@ def figure_table(validation: Validation) -> Table:
 
 def step_table(validation: Validation) -> Table:
     """Errors over the recorded steps, by graph mode and part."""
-    table = Table(title="Predicted against measured steps, over the recorded plans")
-    table.add_column("steps")
-    table.add_column("part")
-    for heading in ("count", "measured ms", "predicted ms", "bias %", "MAPE %", "p95 %"):
-        table.add_column(heading, justify="right")
+    headings = ("count", "measured ms", "predicted ms", "bias %", "MAPE %", "p95 %")
+    title = "Predicted against measured steps, over the recorded plans"
+    table = narrow_table(("steps", "part"), headings, title)
     for mode, parts in validation.steps.items():
         for part, error in parts.items():
             sums = (f"{error.measured_ms:.1f}", f"{error.predicted_ms:.1f}")

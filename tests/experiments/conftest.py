@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.experiments.real_runs import run_real
@@ -27,3 +29,9 @@ def eventful_run(tmp_path_factory):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     return run_real(tmp_path_factory.mktemp("eventful"))
+
+
+@pytest.fixture
+def copied(eventful_run, tmp_path):
+    """A copy of the run, to be damaged."""
+    return shutil.copytree(eventful_run, tmp_path / "copied")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from experiments.cli import main
 from tests.experiments.small_experiments import small, write
@@ -50,3 +53,15 @@ def run_real(folder: Path, *, decisions: bool = True, **changes: Any) -> Path:
         assert main(["run", str(path), "--out", str(folder / "out"), "--no-progress", *options]) == 0
     (made,) = set((folder / "out").glob("*")) - before
     return made
+
+
+def edit(path, **changes):
+    """Changes keys of a JSON file."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def change_column(path, name, change):
+    """Replaces a column of a parquet file."""
+    columns = parquet.read_table(path).to_pydict()
+    columns[name] = change(columns[name])
+    parquet.write_table(pa.table(columns), path)

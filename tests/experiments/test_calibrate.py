@@ -70,6 +70,27 @@ def test_run_that_is_only_judged_on_gives_the_error_in_the_file(tmp_path):
     assert outcome.calibration.modes == calibrate([fitted]).calibration.modes
 
 
+def test_tables_fit_80_columns_and_no_figure_is_cut(tmp_path, twinserve):
+    profile, judge = write_profile(tmp_path / "profile", noise=0.03), write_run(tmp_path / "a-rather-long-name", seed=7)
+    answer = twinserve("calibrate", profile, "--held-out", judge, "-o", tmp_path / "c.yaml")
+    assert answer.code == 0
+    tables = answer.out.partition("Picture in")[0].splitlines()
+    assert max(len(line.rstrip()) for line in tables if not line.startswith("Note")) <= 80
+    assert "\u2026" not in answer.out
+
+
+def test_ctrl_c_while_fitting_leaves_the_older_file(tmp_path, twinserve, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    (tmp_path / "c.yaml").write_text("old")
+    monkeypatch.setattr("experiments.calibrate.outcome.fit_calibration", interrupted)
+    answer = twinserve("calibrate", write_run(tmp_path / "run"), "-o", tmp_path / "c.yaml")
+    assert answer.code == 130
+    assert answer.line == "twinserve: interrupted; what had finished stays"
+    assert (tmp_path / "c.yaml").read_text() == "old"
+
+
 def test_folders_together_have_the_smallest_pool(tmp_path):
     folders = [write_run(tmp_path / "a"), write_run(tmp_path / "b", manifest={"num_blocks": 700}, seed=3)]
     outcome = calibrate(folders)

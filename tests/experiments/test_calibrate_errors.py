@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from experiments.cli import main
@@ -62,6 +64,10 @@ def test_different_block_sizes_and_missing_device_times_do_not_mix(tmp_path, cap
         (spoilt("end_ns", 0), "row 5 ends before it starts"),
         (spoilt("graph_mode", "warp"), "'warp' is none of eager, decode, mixed"),
         ({"num_rows": ["many"] * 600}, "num_rows: does not hold numbers"),
+        ({"num_rows": [[1]] * 600}, "num_rows: does not hold numbers"),
+        (spoilt("num_decodes", 1 << 60), "num_decodes: row 5 holds 1.15"),
+        (spoilt("num_tokens", 0), "num_rows: row 5 holds"),
+        (spoilt("start_ns", 1 << 62), "row 5 ends before it starts"),
         ({name: [] for name in step_table()}, "holds no steps"),
     ],
 )
@@ -91,6 +97,24 @@ def test_simulated_and_unfinished_runs_are_refused(tmp_path, capsys):
     assert "device: is missing" in refusal(capsys, unfinished, "-o", tmp_path / "c.yaml")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "right"),
+    [
+        *(("num_blocks", value, "a whole number of at least 1") for value in (0, -3, True, "many", 1.5)),
+        *(("block_size", value, "a whole number of at least 1") for value in (0, "16")),
+        *(
+            ("capture_sizes", value, "ascending token counts under decode and mixed")
+            for value in ([], {"decode": 5}, {"decode": "x"}, {"decode": [0]}, {"mixed": [3, 2]}, {"what": [1]})
+        ),
+        *((field, 5, "text") for field in ("device", "model", "dtype", "attention_backend")),
+    ],
+)
+def test_manifest_with_a_wrong_value_is_named_with_key_and_what_is_right(tmp_path, capsys, field, value, right):
+    profile = write_profile(tmp_path / "profile", manifest={field: value})
+    line = refusal(capsys, profile, "-o", tmp_path / "c.yaml")
+    assert f"manifest.json: {field}: is {value!r}; should be {right}" in line
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{"])
 def test_damaged_manifest_is_named(tmp_path, capsys, text):
     run = write_run(tmp_path / "run")
@@ -106,8 +130,24 @@ def test_damaged_parquet_is_named(tmp_path, capsys):
 
 def test_output_that_is_no_yaml_or_cannot_be_written_is_found_before_the_work(tmp_path, capsys):
     assert "-o: is no YAML file" in refusal(capsys, tmp_path, "-o", tmp_path / "c.json")
+    (tmp_path / "folder.yaml").mkdir()
+    assert "-o: is a folder; give the name of a file" in refusal(capsys, tmp_path, "-o", tmp_path / "folder.yaml")
     (tmp_path / "file").write_text("")
     assert "cannot be written" in refusal(capsys, tmp_path, "-o", tmp_path / "file" / "c.yaml")
+
+
+@pytest.mark.parametrize("most_bytes", [100, 5000], ids=["no file fits", "the picture does not fit"])
+def test_full_disk_leaves_the_older_calibration(tmp_path, capsys, most_bytes):
+    run, file = write_run(tmp_path / "run"), tmp_path / "out" / "c.yaml"
+    file.parent.mkdir()
+    file.write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, limits[1]))
+    try:
+        assert "cannot be written: File too large" in refusal(capsys, run, "-o", file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path.name: path.read_text() for path in file.parent.iterdir()} == {"c.yaml": "old"}
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,9 @@ def test_the_command_prints_a_table_and_draws_a_picture(command, config, tmp_pat
     for family in ("decode", "prefill", "mixed", "engine"):
         assert family in answer.out
     assert f"Profile in {folder}" in answer.out
+    table = answer.out[answer.out.index("family") : answer.out.index("Picture in")]
+    assert "\u2026" not in table
+    assert max(map(len, table.splitlines())) <= 80
     again = command(config())
     assert "was already there; --force measures anew" in again.out
 

@@ -19,6 +19,7 @@ from experiments.cost_models import (
     known_num_blocks,
 )
 from experiments.errors import ConfigError
+from experiments.yaml_loader import dump_yaml, read_yaml
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphMode
 from sched_core.features import StepFeatures
 from sim_backend.calibration.values import Calibration, HeldOutError, HostGap, StepTerms
@@ -134,6 +135,41 @@ def test_calibration_file_of_another_version_is_refused(tmp_path):
     (tmp_path / "c.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"c\.yaml: version"):
         read_calibration(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        (
+            "throttle",
+            {"time_constant_ms": 0, "from_share": 0.5},
+            "throttle: time_constant_ms must be finite",
+        ),
+        (
+            "throttle",
+            {"time_constant_ms": 20, "from_share": 1},
+            "throttle: from_share must be at least 0 and less",
+        ),
+        ("throttle", {"time_constant_ms": float("nan"), "from_share": 0.5}, "throttle.time_constant_ms: got nan"),
+        ("throttle", {"time_constant_ms": 20}, "throttle.from_share: is missing"),
+        ("throttle", {"time_constant_ms": 20, "from_shares": 0}, "throttle.from_shares: unknown key; did you mean"),
+        ("throttle", 5, "throttle: got 5; should be a mapping"),
+        ("throttel", {}, "throttel: unknown key; did you mean throttle?"),
+        ("host_gap", {"base_ms": -1}, "host_gap: base_ms must be finite and not negative"),
+        ("host_gap", {"base_ms": 1e300}, "host_gap.base_ms: got 1e+300"),
+        ("modes", {"eager": {"dense_knots_ms": [[1, 2]], "throttled_ms": -1}}, "modes.eager: throttled_ms must be"),
+        ("modes", {"eager": {"dense_knots_ms": [[2, 2], [1, 2]]}}, "modes.eager: knots: tokens must ascend"),
+        ("capture_sizes", {"decode": [4, 2]}, "capture_sizes.decode: got [4, 2]; should be ascending"),
+        ("covered", {"num_rows": [3, 1]}, "covered: num_rows has its least value 3 above its greatest 1"),
+    ],
+)
+def test_hand_edited_calibration_names_the_wrong_key(tmp_path, key, value, complaint):
+    write_calibration(CALIBRATION, tmp_path / "c.yaml")
+    data = read_yaml(tmp_path / "c.yaml")
+    (tmp_path / "c.yaml").write_text(dump_yaml({**data, key: value}))
+    with pytest.raises(ConfigError) as caught:
+        read_calibration(tmp_path / "c.yaml")
+    assert str(caught.value).startswith(f"{tmp_path / 'c.yaml'}: {complaint}")
 
 
 def test_replay_section_follows_recorded_steps(tmp_path):

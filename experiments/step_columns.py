@@ -1,37 +1,37 @@
-"""Parquet files of steps as checked columns."""
+"""The steps of a parquet file as checked columns."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from experiments.errors import ConfigError
-from experiments.parquet import read_columns
+from experiments.parquet import read_columns, readable
 from sched_core.dispatch import GraphMode
 from sched_core.features import StepFeatures
+from sched_core.record import Column
 from sim_backend.calibration.arrays import Floats, Labels
 
 COUNTS = tuple(name for name in StepFeatures._fields if name != "graph_mode")
 
 
 class StepColumns:
-    """The columns of one file; every access checks what it gives.
+    """The columns of the file at ``path``; every access checks what it gives.
 
     Raises:
         ConfigError: from everything, naming file and column.
     """
 
-    def __init__(self, path: Path, needed: Sequence[str]) -> None:
+    def __init__(self, path: Path, columns: Mapping[str, Column], needed: Sequence[str] = ()) -> None:
         self.path = path
-        self._columns = _read(path)
-        missing = [name for name in (*needed, *COUNTS, "graph_mode") if name not in self._columns]
+        self._columns = columns
+        missing = [name for name in (*needed, *COUNTS, "graph_mode") if name not in columns]
         if missing:
             raise ConfigError("there is no such column; is the file from this version?", file=path, key=missing[0])
-        if not self._columns["graph_mode"]:
+        if not len(columns["graph_mode"]):
             raise ConfigError("holds no steps; measure again", file=path)
 
     def numbers(self, name: str) -> Floats:
@@ -44,10 +44,10 @@ class StepColumns:
 
     def numbers_or_none(self, name: str) -> Floats:
         """A column of numbers, NaN where there is none."""
-        try:
-            return np.array([np.nan if value is None else value for value in self._columns[name]], dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ConfigError("does not hold numbers", file=self.path, key=name) from None
+        column = self._columns[name]
+        if set(map(type, column)) - {int, float, type(None)}:
+            raise ConfigError("does not hold numbers", file=self.path, key=name)
+        return np.array([np.nan if value is None else value for value in column], dtype=np.float64)
 
     def words(self, name: str) -> Labels:
         return np.array([str(value) for value in self._columns[name]])
@@ -64,8 +64,15 @@ class StepColumns:
         return values
 
     def counts(self) -> dict[str, Floats]:
-        """The counts of ``StepFeatures``."""
-        return {name: self.numbers(name) for name in COUNTS}
+        """The counts of ``StepFeatures``, of steps that are possible."""
+        counts = {name: self.numbers(name) for name in COUNTS}
+        for fewer, more in pairwise(("num_decodes", "num_rows", "num_tokens", "num_padded_tokens")):
+            wrong = np.flatnonzero(counts[fewer] > counts[more])
+            if len(wrong):
+                few, many = (counts[name][wrong[0]] for name in (fewer, more))
+                message = f"row {wrong[0]} holds {few:.15g}, above its {more} {many:.15g}; measure again"
+                raise ConfigError(message, file=self.path, key=fewer)
+        return counts
 
     def modes(self) -> Labels:
         modes = self.words("graph_mode")
@@ -75,28 +82,12 @@ class StepColumns:
         return modes
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """``manifest.json`` of a run or profile.
+def read_step_columns(path: Path, needed: Sequence[str]) -> StepColumns:
+    """The steps in ``path``, which must have the columns ``needed``.
 
     Raises:
-        ConfigError: it is missing or not a JSON object.
+        ConfigError: it cannot be read, lacks a column or holds no steps.
     """
-    path = folder / "manifest.json"
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot be read ({error.strerror}); it says what was measured", file=path) from error
-    except ValueError as error:
-        raise ConfigError(f"is not JSON ({error}); measure again", file=path) from error
-    if not isinstance(data, dict):
-        raise ConfigError("is not a JSON object; measure again", file=path)
-    return data
-
-
-def _read(path: Path) -> dict[str, list[Any]]:
-    from pyarrow import ArrowException
-
-    try:
-        return read_columns(path)
-    except (OSError, ArrowException) as error:
-        raise ConfigError(f"cannot be read ({error}); measure again", file=path) from error
+    with readable(path, "measure again"):
+        columns = read_columns(path)
+    return StepColumns(path, columns, needed)

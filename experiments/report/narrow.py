@@ -1,0 +1,23 @@
+"""The look of tables that must fit a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+
+def narrow_table(words: Iterable[str], numbers: Iterable[str], title: str = "", caption: str = "") -> Table:
+    """A table without rows: columns of ``words``, then of ``numbers`` to the right. Only the first column gives way.
+
+    Nothing but spaces between columns and a line below the headings.
+    """
+    look = {"box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
+    sides = {"title_justify": "left", "caption_justify": "left"}
+    table = Table(title=title or None, caption=caption or None, **look, **sides)  # type: ignore[arg-type] # by name
+    for place, name in enumerate(words):
+        table.add_column(name, overflow="fold", no_wrap=place > 0)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
