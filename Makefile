@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-SOURCES := sched_core sim_backend real_backend experiments tests
+SOURCES := sched_core sim_backend real_backend experiments tests setup.py
 
 .PHONY: demo check test test-slow bench clean
 

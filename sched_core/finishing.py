@@ -58,7 +58,7 @@ def deliver(
 
 def abort_requests(state: SchedulerState, request_ids: frozenset[int]) -> list[Finished]:
     """End requests wherever they are; unknown ids are left alone. Not to be called with a step in flight."""
-    known = sorted(request_ids & state.requests.keys())
+    known = sorted(request_id for request_id in request_ids if request_id in state.requests)
     table = state.running
     running = {
         int((table.request_ids[: table.size] == request_id).argmax()): FinishReason.ABORTED
