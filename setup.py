@@ -32,7 +32,7 @@ def extensions() -> list[Extension]:
         return []
     from mypyc.build import mypycify
 
-    return mypycify(["--ignore-missing-imports", *(f"sched_core/{name}.py" for name in HOT)])
+    return mypycify(["--config-file=", "--ignore-missing-imports", *(f"sched_core/{name}.py" for name in HOT)])
 
 
 setup(ext_modules=extensions())
