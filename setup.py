@@ -1,6 +1,6 @@
 """Compiles the scheduler's hot modules, when asked to: ``TWINSERVE_COMPILE=1 pip install --no-build-isolation .``.
 
-They are the same sources, turned into C by mypyc (install it before: ``pip install mypy setuptools``); a C compiler is
+They are the same sources, turned into C by mypyc (install it and setuptools >= 77 before); a C compiler is
 needed. Everything else about the package is in pyproject.toml.
 """
 
