@@ -23,9 +23,9 @@ from sched_core.invariants import InvariantError
 from sched_core.policies.interfaces import StepTimeEstimator
 from sched_core.policies.registry import Policies, build_policies
 from sched_core.record import Recorder, RunRecord
-from sim_backend.calibration.cost_model import CalibrationRangeError, CalibrationRangeWarning
+from sim_backend.calibration.cost_model import CalibratedCostModel, CalibrationRangeError, CalibrationRangeWarning
 from sim_backend.cost_model import CostModel
-from sim_backend.replay import ReplayError
+from sim_backend.replay import ReplayCostModel, ReplayError
 
 Progress = Callable[[int, int], None]
 
@@ -98,7 +98,7 @@ def build_simulation(experiment: Experiment) -> Simulation:
     blocks = _simulated_blocks(experiment, source)
     return Simulation(
         scheduler=scheduler_config(config.engine, blocks.count),
-        policies=engine_policies(config.engine, None if source.kind == "replay" else _Estimator(cost_model)),
+        policies=engine_policies(config.engine, _estimator(cost_model)),
         cost_model=cost_model,
         capture_sizes=simulated_capture_sizes(config, experiment.base_dir),
         blocks=blocks,
@@ -266,6 +266,13 @@ def engine_policies(engine: EngineSection, estimator: StepTimeEstimator | None) 
         raise ConfigError(str(error), key="engine") from error
     except Exception as error:  # a module or class of the user's may raise anything
         raise ConfigError(f"a policy cannot be built: {type(error).__name__}: {error}", key="engine") from error
+
+
+def _estimator(cost_model: CostModel) -> StepTimeEstimator | None:
+    """None where step times are a recording, which holds no others; never anything that changes the run."""
+    if isinstance(cost_model, ReplayCostModel):
+        return None
+    return _Estimator(cost_model.without_memory() if isinstance(cost_model, CalibratedCostModel) else cost_model)
 
 
 @dataclass(frozen=True, slots=True)

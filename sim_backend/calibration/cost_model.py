@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from typing import Literal
 
 from sched_core.dispatch import GraphMode
 from sched_core.features import StepFeatures
 from sim_backend.calibration.recent_work import RecentWork
-from sim_backend.calibration.values import Calibration, HostGap, StepTerms
+from sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
 from sim_backend.piecewise import PiecewiseLinear
 
 NS_PER_MS = 1e6
@@ -35,7 +36,7 @@ class CalibratedCostModel:
         CalibrationRangeError: from ``step_ns``, as said above.
     """
 
-    __slots__ = ("_covered", "_modes", "_name", "_out_of_range", "_throttle", "_warned", "_work")
+    __slots__ = ("_covered", "_modes", "_name", "_out_of_range", "_throttling", "_warned")
 
     def __init__(self, calibration: Calibration, out_of_range: OutOfRange = "warn") -> None:
         self._name = f"{calibration.model} on {calibration.gpu}"
@@ -44,8 +45,7 @@ class CalibratedCostModel:
             (StepFeatures._fields.index(name), least, greatest)
             for name, (least, greatest) in calibration.covered.items()
         ]
-        self._throttle = calibration.throttle
-        self._work = None if calibration.throttle is None else RecentWork(calibration.throttle.time_constant_ms * 1e6)
+        self._throttling = None if calibration.throttle is None else _Throttling(calibration.throttle)
         self._out_of_range = out_of_range
         self._warned: set[str] = set()
 
@@ -55,9 +55,15 @@ class CalibratedCostModel:
                 self._leave_range(StepFeatures._fields[index], features[index], least, greatest)
         mode = self._mode(features)
         device, gap = mode.device_ns(features), mode.host_gap_ns(features)
-        if self._work is not None:
-            device = self._throttled(self._work, mode, features, now, device, gap)
+        if self._throttling is not None:
+            device = self._throttling.slowed(features, now, device, gap, mode.slowdown_ns(features))
         return max(round(device + gap), 1)
+
+    def without_memory(self) -> CalibratedCostModel:
+        """The same prices as if nothing had run before: for what-if questions, which must leave no trace."""
+        twin = copy(self)
+        twin._throttling = None  # noqa: SLF001 - a copy of this very object
+        return twin
 
     def host_gap_ns(self, features: StepFeatures) -> float:
         """The part of ``step_ns`` in which the device is idle."""
@@ -65,15 +71,6 @@ class CalibratedCostModel:
 
     def wake_ns(self, now: int) -> int:
         return now
-
-    def _throttled(
-        self, work: RecentWork, mode: _Mode, features: StepFeatures, now: int, device: float, gap: float
-    ) -> float:
-        """``device`` with the slowdown that the steps before and this one itself bring about."""
-        share = work.mean_during(now, device if features.prefill_tokens else 0.0, device + gap)
-        device += mode.slowdown_ns(features) * self._throttle.extent(share) if self._throttle else 0.0
-        work.passes(now, device if features.prefill_tokens else 0.0, device + gap)
-        return device
 
     def _mode(self, features: StepFeatures) -> _Mode:
         mode = self._modes.get(features.graph_mode)
@@ -92,6 +89,24 @@ class CalibratedCostModel:
     def _no_terms(self, mode: GraphMode) -> str:
         known = ", ".join(self._modes)
         return f"calibration of {self._name}: no terms for {mode} steps, only for {known}"
+
+
+class _Throttling:
+    """A throttle with the work that it remembers."""
+
+    __slots__ = ("_throttle", "_work")
+
+    def __init__(self, throttle: Throttle) -> None:
+        self._throttle = throttle
+        self._work = RecentWork(throttle.time_constant_ms * NS_PER_MS)
+
+    def slowed(self, features: StepFeatures, start: int, device: float, gap: float, slowdown: float) -> float:
+        """``device`` and as much of ``slowdown`` as the steps before and this one itself bring about."""
+        prefills = features.prefill_tokens > 0
+        share = self._work.mean_during(start, device if prefills else 0.0, device + gap)
+        device += slowdown * self._throttle.extent(share)
+        self._work.passes(start, device if prefills else 0.0, device + gap)
+        return device
 
 
 class _Mode:

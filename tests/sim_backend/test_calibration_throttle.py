@@ -119,6 +119,18 @@ def test_without_a_throttle_order_does_not_matter() -> None:
     assert price(CalibratedCostModel(model), steps[::-1]) == forward[::-1]
 
 
+def test_what_if_questions_leave_no_trace_and_are_answered_as_if_nothing_had_run() -> None:
+    asked, left_alone = CalibratedCostModel(calibration()), CalibratedCostModel(calibration())
+    cold = left_alone.without_memory().step_ns(prefill_step(), 0)
+    start = 0
+    for _ in range(40):
+        assert [asked.without_memory().step_ns(prefill_step(), 0) for _ in range(3)] == [cold] * 3
+        (interval,) = price(asked, [prefill_step()], start)
+        assert [interval] == price(left_alone, [prefill_step()], start)
+        start += interval
+    assert interval > cold
+
+
 def bursts(throttle: Throttle | None, seed: int = 0) -> MeasuredSteps:
     """Steps of a loop, as ``calibration(throttle)`` prices them: bursts of prefills between decodes."""
     rng = np.random.default_rng(seed)
