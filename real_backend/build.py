@@ -19,7 +19,7 @@ from sched_core.policies.registry import Policies
 from sched_core.record import Recorder, RunRecord
 from sched_core.traffic import Traffic
 
-__all__ = ["RealRun", "measure_steps", "probe", "run_experiment"]
+__all__ = ["RealRun", "load_profile", "measure_steps", "probe", "run_experiment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

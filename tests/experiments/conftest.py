@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 import pytest
 
 from tests.experiments.real_runs import run_real
 from tests.experiments.small_experiments import CommandLine, write
+from tests.experiments.small_profiles import write_config
 
 
 @pytest.fixture
@@ -21,6 +23,22 @@ def run(twinserve, tmp_path):
         return twinserve("run", write(tmp_path, data), "--out", tmp_path / "out", *arguments)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    """The folder of a tiny model; not to be changed."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tests.real_backend.tiny_qwen3 import save_checkpoint
+
+    return save_checkpoint(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture
+def config(tmp_path, checkpoint):
+    """Writes an experiment on the tiny model, of which a profile takes a second."""
+    return partial(write_config, tmp_path, checkpoint)
 
 
 @pytest.fixture(scope="session")

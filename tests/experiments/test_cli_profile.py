@@ -10,26 +10,14 @@ from itertools import count
 import pytest
 
 from tests.experiments.small_experiments import small, write
-from tests.experiments.small_profiles import interrupt_after, only_folder, write_config
+from tests.experiments.small_profiles import interrupt_after, only_folder
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import torch
 
-from tests.real_backend.tiny_qwen3 import save_checkpoint
-
 torch.set_num_threads(1)  # tiny tensors: threads would only wait for each other
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    return save_checkpoint(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture
-def config(tmp_path, checkpoint):
-    return partial(write_config, tmp_path, checkpoint)
 
 
 @pytest.fixture

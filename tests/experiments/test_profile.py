@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import asdict
-from functools import partial
 
 import pytest
 
@@ -22,7 +21,6 @@ from tests.experiments.small_profiles import (
     only_folder,
     runner_keys,
     steps_of,
-    write_config,
 )
 
 pytest.importorskip("torch")
@@ -30,21 +28,9 @@ pytest.importorskip("transformers")
 
 import torch
 
-from tests.real_backend.tiny_qwen3 import save_checkpoint
-
 torch.set_num_threads(1)  # tiny tensors: threads would only wait for each other
 
 COLUMNS = {"source", "shape_id", "repeat", "family", "interval_ns", "device_ns", *StepFeatures._fields}
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    return save_checkpoint(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture
-def config(tmp_path, checkpoint):
-    return partial(write_config, tmp_path, checkpoint)
 
 
 @pytest.fixture
