@@ -47,25 +47,15 @@ class FlatBatch:
         return len(self.context_lens)
 
 
-def plan_order(plan: StepPlan) -> Ints:
-    """Rows as the scheduler listed them."""
-    return np.arange(plan.num_rows)
+def build_batch(plan: StepPlan, tables: RequestTables, owners: Ints) -> FlatBatch:
+    """The flat batch of ``plan``; request ``plan.request_ids[i]`` is in row ``owners[i]`` of ``tables``.
 
-
-def decodes_first(plan: StepPlan) -> Ints:
-    """Rows of one token, then the others, each in the scheduler's order: attention kernels treat them apart."""
-    if plan.num_tokens == plan.num_rows:
-        return np.arange(plan.num_rows)
-    return np.argsort(plan.num_new > 1, kind="stable")
-
-
-def build_batch(plan: StepPlan, order: Ints, tables: RequestTables, owners: Ints) -> FlatBatch:
-    """The flat batch of ``plan`` with its rows in ``order``; request ``plan.request_ids[i]`` is in row ``owners[i]``.
-
-    A step of single-token rows in their own order takes a shorter way: it is the one whose host time counts.
+    Rows of one token come first, then the others, each in the scheduler's order: attention kernels treat them apart.
+    A step of single-token rows only takes a shorter way: it is the one whose host time counts.
     """
     if plan.num_tokens == plan.num_rows:
-        return _decode_batch(plan, order, tables, owners)
+        return _decode_batch(plan, tables, owners)
+    order = np.argsort(plan.num_new > 1, kind="stable")
     owners, computed, new = owners[order], plan.num_computed[order], plan.num_new[order]
     context = computed + new
     cu_seqlens_q = _cumulated(new)
@@ -87,21 +77,22 @@ def build_batch(plan: StepPlan, order: Ints, tables: RequestTables, owners: Ints
     )
 
 
-def _decode_batch(plan: StepPlan, order: Ints, tables: RequestTables, owners: Ints) -> FlatBatch:
-    owners, positions = owners[order], plan.num_computed[order]
-    context, ends = positions + 1, np.arange(plan.num_rows + 1)
+def _decode_batch(plan: StepPlan, tables: RequestTables, owners: Ints) -> FlatBatch:
+    """Here a row, its token and its place in the plan have the same number."""
+    num_rows, positions = plan.num_rows, plan.num_computed
+    context, places = positions + 1, np.arange(num_rows + 1)
     return FlatBatch(
         input_ids=tables.token_ids[owners, positions],
         positions=positions,
-        cu_seqlens_q=ends,
+        cu_seqlens_q=places,
         cu_seqlens_k=_cumulated(context),
         max_seqlen_q=1,
         max_seqlen_k=int(context.max()),
         slot_mapping=_slots(tables, owners, positions),
         context_lens=context,
-        table_rows=_table_rows(tables, owners, context, plan.num_rows),
-        logits_tokens=_sampling_rows(plan, order),
-        num_decodes=plan.num_rows,
+        table_rows=_table_rows(tables, owners, context, num_rows),
+        logits_tokens=places[:num_rows] if plan.num_samples == num_rows else plan.samples.nonzero()[0],
+        num_decodes=num_rows,
     )
 
 

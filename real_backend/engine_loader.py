@@ -19,8 +19,10 @@ from real_backend.executor import Executor, allocate_kv_caches
 from real_backend.memory import KVPoolSize, hold_process_to, profile_step, size_pool
 from real_backend.model import Qwen3Model
 from real_backend.model_config import ModelConfig
+from real_backend.rehearsal import Rehearsal
 from real_backend.request_state import RequestStates
 from real_backend.runner import ModelRunner
+from real_backend.staging import StepStaging
 from real_backend.timer import make_timer
 from real_backend.warmup import capture_graphs, run_largest_step, warm_up
 from real_backend.weights import fill_dummy_weights, load_weights
@@ -214,14 +216,8 @@ def _runner(
     timer, graphs = make_timer(model.device), None
     if sizes != NO_GRAPHS:
         graphs = capture_graphs(executor, buffers, timer, sizes, max_model_len=max_model_len)
-    return ModelRunner(
-        executor,
-        buffers,
-        states,
-        timer,
-        capture_sizes=sizes,
-        graphs=graphs,
-    )
+    rehearsal = Rehearsal(scheduler, sizes) if model.device.type == "cuda" else None
+    return ModelRunner(executor, StepStaging(states, buffers, sizes), timer, graphs=graphs, rehearsal=rehearsal)
 
 
 def _facts(model: Qwen3Model, attention: AttentionBackend, pool: KVPoolSize, sizes: CaptureSizes) -> dict[str, Any]:

@@ -53,6 +53,8 @@ class RequestStates:
         self._vocab_size = vocab_size
         self._filler_block = filler_block
         self._slot_of: dict[int, int] = {}
+        self._last_ids: Ints = np.empty(0, dtype=np.int64)
+        self._last_slots: Ints = self._last_ids
         self._free_slots = list(range(num_slots))[::-1]
 
     def apply(self, plan: StepPlan) -> Ints:
@@ -66,7 +68,11 @@ class RequestStates:
         return slots
 
     def slots_of(self, request_ids: Ints) -> Ints:
-        return np.array([*map(self._slot_of.__getitem__, request_ids.tolist())], dtype=np.int64)
+        """The array of the last call, when nobody has come or gone since and the rows are the same."""
+        if not np.array_equal(request_ids, self._last_ids):
+            slots = [*map(self._slot_of.__getitem__, request_ids.tolist())]
+            self._last_ids, self._last_slots = request_ids, np.array(slots, dtype=np.int64)
+        return self._last_slots
 
     def append_tokens(self, slots: Ints, lengths: Ints, token_ids: Ints) -> None:
         """``token_ids[i]`` follows the ``lengths[i]`` known tokens of the request in ``slots[i]``."""
@@ -77,11 +83,13 @@ class RequestStates:
         for request_id in request_ids:
             slot = self._slot_of.pop(request_id, None)
             if slot is not None:
+                self._last_ids = self._last_ids[:0]
                 self.tables.block_ids[slot, : self._num_blocks[slot]] = self._filler_block
                 self._free_slots.append(slot)
 
     def _start(self, started: StartedRequest) -> None:
         spec, slot = started.spec, self._free_slots.pop()
+        self._last_ids = self._last_ids[:0]
         self._slot_of[spec.request_id] = slot
         self._num_tenants += 1
         self.tables.tenants[slot] = self._num_tenants

@@ -21,25 +21,30 @@ class SamplingParameters:
     """What S sampling rows asked for, the same in every step as long as the rows are.
 
     ``seed`` is the request's own. ``top_k`` is 0 where off (a device column has no None). ``all_greedy`` and
-    ``any_truncated`` (some row has top-k or top-p) are what the sampler picks its way by.
+    ``any_truncated`` (some row has top-k or top-p) are what the sampler picks its way by. ``min_length`` is the length
+    below which a row's request may not end.
     """
 
     temperature: Floats
     top_p: Floats
     top_k: Ints
     seed: Ints
+    min_length: Ints
     all_greedy: bool
     any_truncated: bool
+    any_minimum: bool
 
     @classmethod
-    def of(cls, temperature: Floats, top_p: Floats, top_k: Ints, seed: Ints) -> SamplingParameters:
+    def of(cls, temperature: Floats, top_p: Floats, top_k: Ints, seed: Ints, min_length: Ints) -> SamplingParameters:
         return cls(
             temperature=temperature,
             top_p=top_p,
             top_k=top_k,
             seed=seed,
+            min_length=min_length,
             all_greedy=not temperature.any(),
             any_truncated=bool(top_k.any() or (top_p < 1.0).any()),
+            any_minimum=bool(min_length.any()),
         )
 
     def columns(self) -> dict[str, NDArray[np.generic]]:
@@ -69,6 +74,7 @@ class SamplingRows:
             top_p=np.full(num_rows, 0.5 if truncated else 1.0, dtype=np.float32),
             top_k=np.full(num_rows, 8 if truncated else 0, dtype=np.int64),
             seed=np.zeros(num_rows, dtype=np.int64),
+            min_length=np.zeros(num_rows, dtype=np.int64),
         )
         return cls(parameters=parameters, sample_position=np.zeros(num_rows, dtype=np.int64))
 
@@ -99,24 +105,26 @@ class SamplingTable:
 
     def rows(self, slots: Ints, lengths: Ints) -> SamplingRows:
         """Parameters of ``slots``, which know ``lengths`` tokens and sample the next one."""
-        return SamplingRows(
-            parameters=self._parameters(slots), sample_position=lengths, forbidden=self._forbidden(slots, lengths)
-        )
+        parameters = self._parameters(slots)
+        forbidden = self._forbidden(slots, lengths < parameters.min_length) if parameters.any_minimum else ()
+        return SamplingRows(parameters=parameters, sample_position=lengths, forbidden=forbidden)
 
     def _parameters(self, slots: Ints) -> SamplingParameters:
         """Those of the last step when they are the same rows, which saves gathering and staging them again."""
-        if self._last_parameters is None or not np.array_equal(slots, self._last_slots):
+        is_last = slots is self._last_slots or np.array_equal(slots, self._last_slots)
+        if self._last_parameters is None or not is_last:
             self._last_slots = slots
             self._last_parameters = SamplingParameters.of(
                 temperature=self._temperature[slots],
                 top_p=self._top_p[slots],
                 top_k=self._top_k[slots],
                 seed=self._seed[slots],
+                min_length=self._min_length[slots],
             )
         return self._last_parameters
 
-    def _forbidden(self, slots: Ints, lengths: Ints) -> tuple[tuple[int, int], ...]:
-        too_short = np.flatnonzero(lengths < self._min_length[slots]).tolist()
+    def _forbidden(self, slots: Ints, is_too_short: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
+        too_short = np.flatnonzero(is_too_short).tolist()
         return tuple((row, token_id) for row in too_short for token_id in self._ending_ids[slots[row]])
 
 

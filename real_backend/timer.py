@@ -14,6 +14,9 @@ class DeviceTimer(Protocol):
 
     def stop(self) -> None: ...
 
+    def has_stopped(self) -> bool:
+        """True once ``stop`` has been reached; never waits."""
+
     def wait(self) -> int | None:
         """Blocks until ``stop`` has been reached; returns the span in ns, None where no device is timed."""
 
@@ -34,6 +37,9 @@ class CudaTimer:
     def stop(self) -> None:
         self._stop.record()
 
+    def has_stopped(self) -> bool:
+        return self._stop.query()
+
     def wait(self) -> int | None:
         self._stop.synchronize()
         return int(self._start.elapsed_time(self._stop) * 1e6)
@@ -47,6 +53,9 @@ class NoTimer:
 
     def stop(self) -> None:
         return
+
+    def has_stopped(self) -> bool:
+        return True
 
     def wait(self) -> int | None:
         return None

@@ -90,7 +90,7 @@ class ForcedRunner:
         self.runner.launch(plan)
 
     def collect(self) -> StepOutput:
-        output, plan, states = self.runner.collect(), self._plan, self.runner._states
+        output, plan, states = self.runner.collect(), self._plan, self.runner._staging.states
         request_ids = plan.request_ids[plan.samples]
         positions = (plan.num_computed + plan.num_new)[plan.samples]
         keys = list(zip(request_ids.tolist(), positions.tolist(), strict=True))

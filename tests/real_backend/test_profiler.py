@@ -21,6 +21,7 @@ from real_backend.profiling.profile import Profile
 from real_backend.profiling.shape import Limits, Shape
 from real_backend.profiling.visits import STEPS_PER_VISIT
 from real_backend.runner import ModelRunner
+from real_backend.staging import StepStaging
 from sched_core.config import SchedulerConfig
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from sched_core.features import StepFeatures, step_features
@@ -46,7 +47,8 @@ def load(folder: Path) -> LoadedEngine:
 def with_sizes(loaded: LoadedEngine, sizes: CaptureSizes) -> LoadedEngine:
     """The same engine, dispatching as if it had graphs; it runs what they stand for kernel by kernel."""
     one = loaded.runner
-    runner = ModelRunner(one._executor, one._buffers, one._states, one._timer, capture_sizes=sizes)
+    staging = StepStaging(one._staging.states, one._staging.buffers, sizes)
+    runner = ModelRunner(one._executor, staging, one._timer)
     return replace(loaded, runner=runner)
 
 
@@ -178,7 +180,7 @@ def test_a_run_whose_time_is_up_starts_nothing_more_and_ends(folder: Path) -> No
     for number, run in enumerate(runs.runs):
         features = [features_of(row) for row in runs.measure(number, 0)]
         assert sum(each.num_started for each in features) <= run.max_concurrency
-    assert len(loaded.runner._states._free_slots) == CONFIG.max_num_seqs
+    assert len(loaded.runner._staging.states._free_slots) == CONFIG.max_num_seqs
 
 
 def test_requests_of_engine_runs_stay_within_bounds_where_they_may_be_very_long(folder: Path) -> None:
@@ -221,7 +223,7 @@ def test_the_estimate_shrinks_with_what_is_done(folder: Path) -> None:
 def test_no_request_is_left_in_the_runner(folder: Path) -> None:
     loaded = load(folder)
     for _ in profile_of(loaded, num_visits=1).measure():
-        assert len(loaded.runner._states._free_slots) == CONFIG.max_num_seqs
+        assert len(loaded.runner._staging.states._free_slots) == CONFIG.max_num_seqs
 
 
 def test_running_out_of_memory_is_one_line_and_leaves_the_runner_usable(

@@ -16,6 +16,7 @@ from real_backend.engine_loader import LoadedEngine, load_engine
 from real_backend.executor import Executor, StepShape
 from real_backend.request_state import RequestStates
 from real_backend.runner import ModelRunner
+from real_backend.staging import StepStaging
 from sched_core.config import SchedulerConfig
 from sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 from sched_core.engine import EngineCore
@@ -87,14 +88,8 @@ class CpuGraphs:
 
 def with_graphs(loaded: LoadedEngine, sizes: CaptureSizes) -> tuple[ModelRunner, list[Dispatch]]:
     eager, replayed = loaded.runner, []
-    runner = ModelRunner(
-        eager._executor,
-        eager._buffers,
-        eager._states,
-        eager._timer,
-        capture_sizes=sizes,
-        graphs=CpuGraphs(eager._executor, replayed),
-    )
+    staging = StepStaging(eager._staging.states, eager._staging.buffers, sizes)
+    runner = ModelRunner(eager._executor, staging, eager._timer, graphs=CpuGraphs(eager._executor, replayed))
     return runner, replayed
 
 
