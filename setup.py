@@ -20,6 +20,7 @@ HOT = (
     "features",
     "finishing",
     "journal",
+    "output_log",
     "record",
     "request",
     "running_table",

@@ -130,6 +130,7 @@ class _Loop:
 
     def _execute(self, step: StepPlan) -> StepOutput:
         self.runner.launch(step)
+        self.engine.settle()
         self._catch_up()
         self.collect_garbage()
         return self.runner.collect()

@@ -192,6 +192,7 @@ class Draft:
 
     def _preempt(self, row: int) -> None:
         """Take a row's blocks and tokens back and put its request at the front of the queue."""
+        self._state.outputs.settle()
         request = self._table.sync(row)
         tokens = self.schedule.remove(row)
         if tokens:

@@ -118,6 +118,7 @@ class EngineCore:
             raise SchedulerError(f"step {step_id} samples {plan.num_samples} rows, got {len(result.token_ids)} ids")
         self._advance(now)
         self._in_flight = None
+        self._state.outputs.settle()
         self._confirm(plan, now)
         table.num_computed[flight.rows] = flight.ends
         rows, request_ids, ends = flight.rows, plan.request_ids, flight.ends
@@ -137,6 +138,13 @@ class EngineCore:
         self._num_steps -= 1
         self._state.journal.rollback()
         return self._finish_aborted()
+
+    def settle(self) -> None:
+        """Do now what finishing the last step left for later; a driver may call it while the device is busy.
+
+        It changes nothing that can be seen, but for the time that the next ``finish_step`` takes.
+        """
+        self._state.outputs.settle()
 
     def reset_prefix_cache(self) -> bool:
         """Forget all cached blocks; refused (False) while any request holds blocks."""

@@ -13,6 +13,7 @@ from sched_core.request import Request
 from sched_core.running_table import RunningTable
 from sched_core.state import SchedulerState
 
+_NOBODY = np.empty(0, dtype=np.int64)
 _ONE = np.array(1)  # adding an array of no dimensions is faster than adding a Python number
 
 
@@ -31,24 +32,24 @@ def deliver(
     ids, then the length limit, then the backend's word.
     """
     table, token_ids = state.running, result.token_ids
-    ended = set(rows[list(result.ended)].tolist()) if result.ended else set()
+    ended = rows[list(result.ended)] if result.ended else _NOBODY
     if aborting:
         kept = ~np.isin(request_ids, list(aborting))
         rows, request_ids, num_tokens = rows[kept], request_ids[kept], num_tokens[kept]
         token_ids = None if token_ids is None else token_ids[kept]
     known = num_tokens + _ONE
     table.num_tokens[rows] = known
-    if token_ids is not None:
-        requests = table.requests
-        for row, token_id in zip(rows.tolist(), token_ids.tolist(), strict=True):
-            requests[row].output_ids.append(token_id)
     sampled = (TokensSampled(request_ids, token_ids),) if len(rows) else ()
-    due = (known >= table.check_at[rows]).nonzero()[0]
-    reasons = _check_lengths(state, rows[due].tolist(), known[due].tolist()) if len(due) else {}
-    if ended:
-        reasons = dict.fromkeys(ended & set(rows.tolist()), FinishReason.STOP) | reasons
-    if token_ids is not None and table.num_checking:
-        reasons |= _check_ids(table, rows, token_ids)
+    due: list[int] = (known >= table.check_at[rows]).nonzero()[0].tolist()
+    scripted: list[int] = np.isin(rows, ended).nonzero()[0].tolist() if len(ended) else []
+    stopped = _stopped_by_id(table, rows, token_ids) if token_ids is not None and table.num_checking else []
+    if token_ids is not None:
+        state.outputs.add(table.requests, rows, token_ids, {*due, *scripted, *stopped})
+    reasons = dict.fromkeys(rows[scripted].tolist(), FinishReason.STOP) if scripted else {}
+    if due:
+        reasons |= _check_lengths(state, rows[due].tolist(), known[due].tolist())
+    if stopped:
+        reasons |= dict.fromkeys(rows[stopped].tolist(), FinishReason.STOP)
     if not reasons and not aborting:
         return sampled
     finished = _end_rows(state, reasons) if reasons else ()
@@ -58,6 +59,7 @@ def deliver(
 
 def abort_requests(state: SchedulerState, request_ids: frozenset[int]) -> list[Finished]:
     """End requests wherever they are; unknown ids are left alone. Not to be called with a step in flight."""
+    state.outputs.settle()
     known = sorted(request_id for request_id in request_ids if request_id in state.requests)
     table = state.running
     running = {
@@ -88,11 +90,10 @@ def _check_lengths(state: SchedulerState, rows: list[int], num_tokens: list[int]
     return reasons
 
 
-def _check_ids(table: RunningTable, rows: Ints, token_ids: Ints) -> dict[int, FinishReason]:
-    """Rows that sampled one of their stop ids."""
-    checking = table.checks_ids[rows].nonzero()[0]
-    sampled = zip(rows[checking].tolist(), token_ids[checking].tolist(), strict=True)
-    return {row: FinishReason.STOP for row, token_id in sampled if token_id in table.requests[row].ending_ids}
+def _stopped_by_id(table: RunningTable, rows: Ints, token_ids: Ints) -> list[int]:
+    """Places of the rows that sampled one of their stop ids."""
+    checking: list[int] = table.checks_ids[rows].nonzero()[0].tolist()
+    return [place for place in checking if token_ids.item(place) in table.requests[rows.item(place)].ending_ids]
 
 
 def _end_rows(state: SchedulerState, reasons: Mapping[int, FinishReason]) -> list[Finished]:

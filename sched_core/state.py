@@ -8,6 +8,7 @@ from sched_core.block_manager import BlockManager
 from sched_core.block_pool import BlockPool
 from sched_core.config import SchedulerConfig
 from sched_core.journal import Journal
+from sched_core.output_log import OutputLog
 from sched_core.policies.registry import Policies
 from sched_core.request import Request
 from sched_core.running_table import RunningTable
@@ -29,6 +30,7 @@ class SchedulerState:
     queue: WaitingQueue
     running: RunningTable
     requests: dict[int, Request]
+    outputs: OutputLog
 
     @classmethod
     def create(cls, config: SchedulerConfig, policies: Policies) -> SchedulerState:
@@ -51,4 +53,5 @@ class SchedulerState:
             # A step may admit new rows before the rows it preempted are removed.
             running=RunningTable(2 * config.max_num_seqs, config.block_size, journal),
             requests={},
+            outputs=OutputLog(),
         )
