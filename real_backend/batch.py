@@ -7,12 +7,16 @@ reads keys and values of earlier tokens through block tables and the new ones ar
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from real_backend.request_state import RequestTables
 from real_backend.table_rows import TableRows
 from sched_core.plan import Ints, StepPlan
+
+_Id = TypeVar("_Id", np.int32, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,7 +67,7 @@ def build_batch(plan: StepPlan, tables: RequestTables, owners: Ints) -> FlatBatc
     token_owners = np.repeat(owners, new)
     num_decodes = _leading_ones(new)
     return FlatBatch(
-        input_ids=tables.token_ids[token_owners, positions],
+        input_ids=_entries(tables.token_ids, token_owners, positions),
         positions=positions,
         cu_seqlens_q=cu_seqlens_q,
         cu_seqlens_k=_cumulated(context),
@@ -82,7 +86,7 @@ def _decode_batch(plan: StepPlan, tables: RequestTables, owners: Ints) -> FlatBa
     num_rows, positions = plan.num_rows, plan.num_computed
     context, places = positions + 1, np.arange(num_rows + 1)
     return FlatBatch(
-        input_ids=tables.token_ids[owners, positions],
+        input_ids=_entries(tables.token_ids, owners, positions),
         positions=positions,
         cu_seqlens_q=places,
         cu_seqlens_k=_cumulated(context),
@@ -96,10 +100,16 @@ def _decode_batch(plan: StepPlan, tables: RequestTables, owners: Ints) -> FlatBa
     )
 
 
+def _entries(table: NDArray[_Id], rows: Ints, columns: Ints) -> NDArray[_Id]:
+    """``table[rows, columns]``, several times faster: an index of two arrays is numpy's slow case."""
+    return table.ravel().take(rows * table.shape[1] + columns)
+
+
 def _slots(tables: RequestTables, owners: Ints, positions: Ints) -> Ints:
     """Where the keys and values of these tokens are stored: token ``slot % block size`` of a block."""
-    blocks, offsets = np.divmod(positions, tables.block_size)
-    slots: Ints = tables.block_ids[owners, blocks] * np.int64(tables.block_size) + offsets
+    size = tables.block_size
+    blocks = positions // size
+    slots: Ints = (_entries(tables.block_ids, owners, blocks) - blocks) * size + positions
     return slots
 
 

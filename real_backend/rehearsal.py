@@ -57,11 +57,13 @@ class Rehearsal:
             yield
             if isinstance(plan, Idle):
                 continue
-            staged = staging.stage(plan)
+            step = staging.build(plan)
+            yield
+            staging.fill(step)
             yield
             token_ids = np.zeros(plan.num_samples, dtype=np.int64)
             check_sampled(token_ids)
-            staging.keep(staged, token_ids)
+            staging.keep(step, token_ids)
             events = engine.finish_step(plan.step_id, StepResult(token_ids=token_ids), 0)
             finished = [event.request_id for event in events if isinstance(event, Finished)]
             staging.release(finished)

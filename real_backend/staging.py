@@ -34,6 +34,12 @@ class StepStaging:
 
     def stage(self, plan: StepPlan) -> StagedStep:
         """Fills the buffers for ``plan``. Raises EngineError for a prompt with ids that the model does not know."""
+        step = self.build(plan)
+        self.fill(step)
+        return step
+
+    def build(self, plan: StepPlan) -> StagedStep:
+        """The first half of ``stage``: takes in what the plan brings and works out the step's inputs."""
         slots = self.states.apply(plan)
         batch = build_batch(plan, self.states.tables, slots)
         ends = plan.num_computed + plan.num_new
@@ -41,8 +47,11 @@ class StepStaging:
             slots, ends = slots[plan.samples], ends[plan.samples]
         sampling = self.states.sampling.rows(slots, ends)
         choice = dispatch(plan.num_tokens, plan.num_rows, self.capture_sizes)
-        self.buffers.fill(batch, sampling, choice)
         return StagedStep(plan=plan, batch=batch, sampling=sampling, choice=choice, slots=slots)
+
+    def fill(self, step: StagedStep) -> None:
+        """The second half: writes them where the device finds them."""
+        self.buffers.fill(step.batch, step.sampling, step.choice)
 
     def keep(self, step: StagedStep, token_ids: Ints) -> None:
         """The ids that the step sampled, one per sampling row."""

@@ -12,6 +12,8 @@ from real_backend.attention.tile_sizes import TileSizes, num_multiprocessors
 from real_backend.kernels.triton_decode import combine_kernel, decode_kernel
 
 _MAX_SPLITS = 32
+_EVENING_SPLITS = 8
+"""Rows differ in length: cut into so many parts, a few tens of them keep all multiprocessors busy to the end."""
 
 
 class TritonDecode:
@@ -22,8 +24,8 @@ class TritonDecode:
         self._sizes = tile_sizes
         self._group = shape.num_heads // shape.num_kv_heads
         self._scale_log2 = shape.head_dim**-0.5 * math.log2(math.e)
-        self._most_programs = 4 * num_multiprocessors(shape.device)
-        lines = self._most_programs // shape.num_kv_heads * shape.num_heads
+        self._num_multiprocessors = num_multiprocessors(shape.device)
+        lines = max(rows * self._splits(rows) for rows in range(1, self._split_rows + 1)) * shape.num_heads
         self._partial = torch.empty((lines, shape.head_dim), device=shape.device, dtype=torch.float32)
         self._partial_lse = torch.empty(lines, device=shape.device, dtype=torch.float32)
 
@@ -64,12 +66,21 @@ class TritonDecode:
         if splits > 1:
             self._combine(meta, num_rows, splits, out)
 
-    def _splits(self, num_rows: int) -> int:
-        """Parts of a row: enough programs to keep the GPU busy, and the room for partial results holds no more.
+    @property
+    def _split_rows(self) -> int:
+        """With more rows than this nothing is split: there are three programs for each multiprocessor without."""
+        return max(3 * self._num_multiprocessors // self._shape.num_kv_heads, 1)
 
-        Those that a short row does not need end at once.
+    def _splits(self, num_rows: int) -> int:
+        """Parts of a row; those that a short row does not need end at once.
+
+        Measured on an H200: 8 parts are 7 to 12 % faster than filling the GPU once at 27 and 40 rows of 150 to 2,300
+        keys, and 3 to 13 % slower than none at 64 and 256.
         """
-        return max(1, min(self._most_programs // (max(num_rows, 1) * self._shape.num_kv_heads), _MAX_SPLITS))
+        if num_rows > self._split_rows:
+            return 1
+        filling = 4 * self._num_multiprocessors // (max(num_rows, 1) * self._shape.num_kv_heads)
+        return min(max(filling, _EVENING_SPLITS), _MAX_SPLITS)
 
     def _combine(self, meta: AttentionMetadata, num_rows: int, splits: int, out: torch.Tensor) -> None:
         combine_kernel[(self._shape.num_heads, num_rows)](
