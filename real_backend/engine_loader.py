@@ -162,6 +162,7 @@ def _capacity(scheduler: SchedulerConfig, sizes: CaptureSizes) -> Capacity:
         max_tokens=max((largest_step, *sizes.decode, *sizes.mixed)),
         max_rows=max((scheduler.max_num_seqs, *sizes.decode)),
         max_blocks=-(-scheduler.max_model_len // scheduler.block_size),
+        num_slots=scheduler.max_num_seqs,
     )
 
 
@@ -203,14 +204,7 @@ def _runner(
     noise_seed = options.seed if options.kv_cache_noise else None
     kv_caches = allocate_kv_caches(model, scheduler.num_blocks + 1, block_size, noise_seed=noise_seed)
     executor = Executor(model, attention, buffers, kv_caches)
-    states = RequestStates(
-        num_slots=scheduler.max_num_seqs,
-        max_model_len=max_model_len,
-        block_size=block_size,
-        vocab_size=model.config.vocab_size,
-        filler_block=filler,
-        seed=options.seed,
-    )
+    states = RequestStates(buffers, vocab_size=model.config.vocab_size, seed=options.seed)
     if model.device.type == "cuda":
         warm_up(executor, buffers)
     timer, graphs = make_timer(model.device), None

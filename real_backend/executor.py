@@ -10,6 +10,7 @@ import torch
 from real_backend.attention.base import AttentionBackend, AttentionMetadata
 from real_backend.batch import FlatBatch
 from real_backend.buffers import StepBuffers
+from real_backend.expansion import expand_rows
 from real_backend.model import KvCache, Qwen3Model
 from sched_core.dispatch import Dispatch, GraphMode
 
@@ -61,10 +62,15 @@ class Executor:
         self._attention = attention
         self._buffers = buffers
         self._kv_caches = kv_caches
+        self._block_size = kv_caches[0][0].shape[1]
 
     def forward(self, shape: StepShape, num_samples: int | None = None) -> torch.Tensor:
-        """Hidden states [S, H] of the sampling tokens, or of all padded tokens [T, H] without ``num_samples``."""
+        """Works out the step's inputs from the uploaded rows, and runs it.
+
+        Returns the hidden states [S, H] of the sampling tokens, or of all padded tokens [T, H] without ``num_samples``.
+        """
         fields = self._buffers.device
+        expand_rows(fields, shape.num_rows, shape.num_tokens, self._block_size)
         meta = self._metadata(shape)
         self._attention.begin_step(meta)
         rows = None if num_samples is None else fields["logits_tokens"][:num_samples]

@@ -94,14 +94,7 @@ def _staging(config: SchedulerConfig, capture_sizes: CaptureSizes) -> StepStagin
         max_tokens=max((most_tokens, *capture_sizes.decode, *capture_sizes.mixed)),
         max_rows=max((config.max_num_seqs, *capture_sizes.decode)),
         max_blocks=-(-config.max_model_len // config.block_size),
-    )
-    filler = config.num_blocks
-    states = RequestStates(
         num_slots=config.max_num_seqs,
-        max_model_len=config.max_model_len,
-        block_size=config.block_size,
-        vocab_size=2,
-        filler_block=filler,
-        seed=0,
     )
-    return StepStaging(states, StepBuffers(capacity, torch.device("cpu"), filler), capture_sizes)
+    buffers = StepBuffers(capacity, torch.device("cpu"), filler_block=config.num_blocks)
+    return StepStaging(RequestStates(buffers, vocab_size=2, seed=0), buffers, capture_sizes)

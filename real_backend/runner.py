@@ -99,18 +99,18 @@ class ModelRunner:
 
 
 def sampling_tensors(fields: dict[str, torch.Tensor], rows: SamplingRows) -> SamplingTensors:
-    """The sampler's view of the rows that ``StepBuffers`` brought to the device."""
+    """The sampler's view of the rows that ``expand_rows`` worked out."""
     count = len(rows)
     pairs = np.array(rows.forbidden, dtype=np.int64).reshape(-1, 2)
     forbidden = torch.from_numpy(pairs).to(fields["seed"].device).T if len(pairs) else None
     return SamplingTensors(
-        temperature=fields["temperature"][:count],
-        top_p=fields["top_p"][:count],
-        top_k=fields["top_k"][:count],
-        seed=fields["seed"][:count],
+        temperature=fields["row_temperature"][:count],
+        top_p=fields["row_top_p"][:count],
+        top_k=fields["row_top_k"][:count],
+        seed=fields["row_seed"][:count],
         position=fields["sample_position"][:count],
-        all_greedy=rows.parameters.all_greedy,
-        any_truncated=rows.parameters.any_truncated,
+        all_greedy=rows.all_greedy,
+        any_truncated=rows.any_truncated,
         forbidden_rows=None if forbidden is None else forbidden[0],
         forbidden_tokens=None if forbidden is None else forbidden[1],
     )

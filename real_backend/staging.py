@@ -41,7 +41,7 @@ class StepStaging:
     def build(self, plan: StepPlan) -> StagedStep:
         """The first half of ``stage``: takes in what the plan brings and works out the step's inputs."""
         slots = self.states.apply(plan)
-        batch = build_batch(plan, self.states.tables, slots)
+        batch = build_batch(plan, self.states.tokens, slots)
         ends = plan.num_computed + plan.num_new
         if plan.num_samples < len(slots):
             slots, ends = slots[plan.samples], ends[plan.samples]
@@ -51,11 +51,11 @@ class StepStaging:
 
     def fill(self, step: StagedStep) -> None:
         """The second half: writes them where the device finds them."""
-        self.buffers.fill(step.batch, step.sampling, step.choice)
+        self.buffers.fill(step.batch, step.choice)
 
     def keep(self, step: StagedStep, token_ids: Ints) -> None:
         """The ids that the step sampled, one per sampling row."""
-        self.states.append_tokens(step.slots, step.sampling.sample_position, token_ids)
+        self.states.append_tokens(step.slots, token_ids)
 
     def release(self, request_ids: Iterable[int]) -> None:
         """Forgets requests that have finished; unknown ids are ignored."""

@@ -23,8 +23,8 @@ def run_largest_step(model: Qwen3Model, attention: AttentionBackend, capacity: C
     buffers = StepBuffers(capacity, model.device, filler_block=0)
     executor = Executor(model, attention, buffers, allocate_kv_caches(model, 1, block_size))
     num_rows = min(capacity.max_rows, capacity.max_tokens)
-    batch = dummy_batch(capacity.max_tokens, num_rows, capacity.max_blocks, filler_block=0)
-    _run(executor, buffers, batch, SamplingRows.dummy(num_rows, truncated=True))
+    batch = dummy_batch(capacity.max_tokens, num_rows, buffers.filler_slot)
+    _run(executor, buffers, batch, _sampling(num_rows, truncated=True))
 
 
 @torch.inference_mode()
@@ -40,11 +40,10 @@ def capture_graphs(
     def step_of(choice: Dispatch) -> FlatBatch:
         size = choice.num_padded_tokens
         num_rows = size if choice.mode is GraphMode.DECODE else -(-size // max_model_len)
-        return dummy_batch(size, num_rows, capacity.max_blocks, buffers.filler_block)
+        return dummy_batch(size, num_rows, buffers.filler_slot)
 
     def prepare(choice: Dispatch) -> None:
-        batch = step_of(choice)
-        buffers.fill(batch, SamplingRows.dummy(batch.num_rows, truncated=False), choice)
+        buffers.fill(step_of(choice), choice)
 
     def forward(choice: Dispatch) -> torch.Tensor:
         timer.start()
@@ -61,14 +60,18 @@ def warm_up(executor: Executor, buffers: StepBuffers) -> None:
     most_rows = min(capacity.max_rows, capacity.max_tokens)
     small_prefill = min(32, capacity.max_tokens)
     for num_tokens, num_rows in ((1, 1), (small_prefill, 1), (most_rows, most_rows), (capacity.max_tokens, most_rows)):
-        batch = dummy_batch(num_tokens, num_rows, capacity.max_blocks, buffers.filler_block)
+        batch = dummy_batch(num_tokens, num_rows, buffers.filler_slot)
         for truncated in (False, True):
             torch.cuda.synchronize()
-            _run(executor, buffers, batch, SamplingRows.dummy(num_rows, truncated=truncated))
+            _run(executor, buffers, batch, _sampling(num_rows, truncated=truncated))
 
 
 def _run(executor: Executor, buffers: StepBuffers, batch: FlatBatch, sampling: SamplingRows) -> None:
-    buffers.fill(batch, sampling, Dispatch(mode=GraphMode.EAGER, num_padded_tokens=batch.num_tokens))
+    buffers.fill(batch, Dispatch(mode=GraphMode.EAGER, num_padded_tokens=batch.num_tokens))
     buffers.upload()
     hidden = executor.forward(StepShape.of_batch(batch), batch.num_rows)
     sample(executor.logits(hidden), sampling_tensors(buffers.device, sampling))
+
+
+def _sampling(num_rows: int, *, truncated: bool) -> SamplingRows:
+    return SamplingRows(count=num_rows, all_greedy=False, any_truncated=truncated)

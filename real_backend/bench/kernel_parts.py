@@ -14,7 +14,7 @@ PARTS: tuple[Part, ...] = ("gemm", "attention", "pointwise", "head", "sampling",
 _PATTERNS: tuple[tuple[Part, re.Pattern[str]], ...] = (
     ("sampling", re.compile(r"_best_of_part|_best_part|sampl|argmax", re.IGNORECASE)),
     ("attention", re.compile(r"flash|fmha|attention|attn|(prefill|decode|combine)\w*_kernel", re.IGNORECASE)),
-    ("pointwise", re.compile(r"rms_?norm|silu|swiglu|rope|rotary|layer_?norm", re.IGNORECASE)),
+    ("pointwise", re.compile(r"rms_?norm|silu|swiglu|rope|rotary|layer_?norm|expand_kernel", re.IGNORECASE)),
     ("gemm", re.compile(r"nvjet|gemm|gemv|cutlass|xmma|cublas|splitk|matmul|linear_kernel", re.IGNORECASE)),
 )
 

@@ -98,7 +98,7 @@ class ForcedRunner:
         if keys:
             rows = self._executor.last.float().cpu()
             self.logits.update(zip(keys, rows, strict=True))
-            states.append_tokens(states.slots_of(request_ids), positions, forced)
+            states.append_tokens(states.slots_of(request_ids), forced)
         return StepOutput(token_ids=forced, device_ns=output.device_ns)
 
     def release(self, request_ids: Iterable[int]) -> None:

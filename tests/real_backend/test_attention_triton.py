@@ -48,8 +48,8 @@ def attended(batch: PagedBatch, tiles: Any = None) -> torch.Tensor:
     wide = torch.cat((batch.q.flatten(1), torch.full_like(batch.q[:, 0], float("nan"))), dim=1)
     q = wide[:, : batch.q[0].numel()].unflatten(1, batch.q.shape[1:])
     out = torch.full_like(batch.q, float("nan"))
-    backend._partial.fill_(3.0)  # what an earlier step left there must not matter
-    backend._partial_lse.fill_(9.0)
+    backend._decode._partial.fill_(3.0)  # what an earlier step left there must not matter
+    backend._decode._partial_lse.fill_(9.0)
     backend.begin_step(batch.meta)
     backend.forward(q, batch.k_cache, batch.v_cache, 0, out)
     return out

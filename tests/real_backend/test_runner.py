@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from real_backend.buffers import Capacity, StepBuffers
 from real_backend.clock import ManualClock
 from real_backend.driver import RunOutcome, run_real
 from real_backend.engine_config import EngineOptions, ModelSource
@@ -186,9 +187,8 @@ def test_a_token_id_outside_the_vocabulary_ends_the_run_with_the_request_named(f
 
 
 def make_states(num_slots: int = 2) -> RequestStates:
-    return RequestStates(
-        num_slots=num_slots, max_model_len=64, block_size=8, vocab_size=VOCAB_SIZE, filler_block=99, seed=0
-    )
+    capacity = Capacity(max_tokens=16, max_rows=num_slots, max_blocks=8, num_slots=num_slots)
+    return RequestStates(StepBuffers(capacity, torch.device("cpu"), filler_block=99), vocab_size=VOCAB_SIZE, seed=0)
 
 
 def plans_of(config: SchedulerConfig, specs: list[RequestSpec], states: RequestStates) -> list[StepPlan]:
@@ -213,7 +213,7 @@ def finish(engine: EngineCore, plan: StepPlan) -> list[int]:
 def check_tables(engine: EngineCore, plan: StepPlan, states: RequestStates, slots: np.ndarray) -> None:
     for request_id, slot in zip(plan.request_ids.tolist(), slots.tolist(), strict=True):
         blocks = engine._state.requests[request_id].block_ids
-        table = states.tables.block_ids[slot].tolist()
+        table = states._block_ids[slot].tolist()
         assert table[: len(blocks)] == list(blocks)
         assert set(table[len(blocks) :]) <= {99}
 
@@ -231,4 +231,4 @@ def test_finished_requests_free_their_slots() -> None:
     specs = [RequestSpec(request_id=index, prompt=Prompt.of_stream(index, 9), max_tokens=2) for index in range(9)]
     plans_of(config, specs, states)
     assert sorted(states._free_slots) == [0, 1]
-    assert (states.tables.block_ids == 99).all()
+    assert (states._block_ids == 99).all()
