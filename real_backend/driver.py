@@ -23,6 +23,7 @@ from sched_core.invariants import Checker
 from sched_core.output_script import OutputScript
 from sched_core.plan import Idle, Ints, StepPlan, StepResult
 from sched_core.record import Recorder, RunRecord
+from sched_core.spec import RequestSpec
 from sched_core.traffic import Traffic
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -45,6 +46,9 @@ class Runner(Protocol):
 
     def collect(self) -> StepOutput:
         """Waits for the step that was launched."""
+
+    def expect(self, spec: RequestSpec) -> None:
+        """``spec`` was accepted and may be in a later plan: what can be done for it ahead may be done from now on."""
 
     def release(self, request_ids: Iterable[int]) -> None:
         """Forgets requests that have finished; unknown ids are ignored."""
@@ -115,7 +119,7 @@ class _Loop:
 
     def run(self) -> EngineError | None:
         while True:
-            send_due(self.engine, self.traffic, self.recorder, self.now, self._tell)
+            send_due(self.engine, self.traffic, self.recorder, self.now, self._tell, self.runner.expect)
             step = self.engine.begin_step(self.now)
             if isinstance(step, Idle):
                 if not self._sleep(step):

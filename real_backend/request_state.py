@@ -11,12 +11,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from real_backend.buffers import StepBuffers
-from real_backend.errors import EngineError
+from real_backend.prompt_ids import PromptIds
 from real_backend.request_tokens import RequestTokens
 from real_backend.sampling_table import SamplingTable
 from sched_core.plan import Ints, StartedRequest, StepPlan
 from sched_core.spec import RequestSpec
-from sched_core.token_ids import prompt_token_ids
 
 
 class RequestStates:
@@ -32,7 +31,7 @@ class RequestStates:
         self._block_ids = buffers.host["block_ids"]
         self._filler_block = buffers.filler_block
         self._num_blocks = np.zeros(num_slots, dtype=np.int64)
-        self._vocab_size = vocab_size
+        self._prompts = PromptIds(vocab_size)
         self._slot_of: dict[int, int] = {}
         self._free_slots = list(range(num_slots))[::-1]
 
@@ -53,9 +52,18 @@ class RequestStates:
         """The request in ``slots[i]`` sampled ``token_ids[i]``."""
         self.tokens.last_ids[slots] = token_ids
 
+    def expect(self, spec: RequestSpec) -> None:
+        """``spec`` was accepted and may start later."""
+        self._prompts.expect(spec)
+
+    def prepare(self) -> bool:
+        """Some work for requests that will start; False when there is none to be done."""
+        return self._prompts.prepare()
+
     def release(self, request_ids: Iterable[int]) -> None:
-        """Frees the slots of requests that left the batch; ids that are not in it are ignored."""
+        """Frees the slots of requests that left the batch, and forgets what was prepared for those that never start."""
         for request_id in request_ids:
+            self._prompts.forget(request_id)
             slot = self._slot_of.pop(request_id, None)
             if slot is not None:
                 self._block_ids[slot, : self._num_blocks[slot]] = self._filler_block
@@ -66,19 +74,10 @@ class RequestStates:
         spec, slot = started.spec, self._free_slots.pop()
         self._slot_of[spec.request_id] = slot
         self.sampling.set(slot, spec)
-        ids = self._prompt_ids(spec)
+        ids = self._prompts.take(spec)
         self.tokens.enter(slot, np.append(ids, started.output_token_ids) if started.output_token_ids else ids)
         self._block_ids[slot, : len(started.block_ids)] = started.block_ids
         self._num_blocks[slot] = len(started.block_ids)
-
-    def _prompt_ids(self, spec: RequestSpec) -> Ints:
-        """Checked here, since on a GPU a wrong id kills the process's use of the device."""
-        ids = prompt_token_ids(spec.prompt, self._vocab_size)
-        if not 0 <= ids.min() <= ids.max() < self._vocab_size:
-            raise EngineError(
-                f"request {spec.request_id}: its prompt has token ids outside the vocabulary of {self._vocab_size}"
-            )
-        return ids
 
     def _append_blocks(self, slots: Ints, plan: StepPlan) -> None:
         """Blocks of rows that were already running (started ones brought their whole table)."""

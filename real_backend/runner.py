@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from math import inf
 
 import numpy as np
 import torch
@@ -16,8 +18,12 @@ from real_backend.sampler import SamplingTensors, check_sampled, sample
 from real_backend.sampling_table import SamplingRows
 from real_backend.staging import StagedStep, StepStaging
 from real_backend.timer import DeviceTimer
-from sched_core.dispatch import CaptureSizes, GraphMode
+from sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 from sched_core.plan import StepPlan
+from sched_core.spec import RequestSpec
+
+_QUIET_FROM = 0.98
+"""Of a step's expected time: from then on the host does nothing but watch for its end, so as not to be late."""
 
 
 class ModelRunner:
@@ -46,6 +52,8 @@ class ModelRunner:
         self._token_ids = torch.empty(buffers.capacity.max_rows, dtype=torch.int64, pin_memory=pinned)
         self._token_ids_on_host = self._token_ids.numpy()
         self._in_flight: StagedStep | None = None
+        self._launched_ns = 0
+        self._last_device_ns: dict[Dispatch, int] = {}
 
     @property
     def capture_sizes(self) -> CaptureSizes:
@@ -56,6 +64,7 @@ class ModelRunner:
         """Starts the step. Raises EngineError when the device is out of memory."""
         with clear_errors(_describe(plan)):
             step = self._staging.stage(plan)
+            self._launched_ns = time.perf_counter_ns()
             self._launch(step)
             self._timer.stop()
         self._in_flight = step
@@ -67,20 +76,29 @@ class ModelRunner:
             raise RuntimeError("collect without launch")
         self._in_flight = None
         with clear_errors(_describe(step.plan)):
-            device_ns = self._wait()
+            device_ns = self._wait(step.choice)
         token_ids = self._token_ids_on_host[: step.plan.num_samples].copy()
         check_sampled(token_ids)
         self._staging.keep(step, token_ids)
         return StepOutput(token_ids=token_ids, device_ns=device_ns)
 
+    def expect(self, spec: RequestSpec) -> None:
+        self._staging.states.expect(spec)
+
     def release(self, request_ids: Iterable[int]) -> None:
         self._staging.release(request_ids)
 
-    def _wait(self) -> int | None:
+    def _wait(self, choice: Dispatch) -> int | None:
+        """Uses the time for what the next steps need, until shortly before the end as the last such step had it."""
         if self._rehearsal is not None:
+            quiet_from = self._launched_ns + _QUIET_FROM * self._last_device_ns.get(choice, inf)
             while not self._timer.has_stopped():
-                self._rehearsal.advance()
-        return self._timer.wait()
+                if time.perf_counter_ns() < quiet_from and not self._staging.states.prepare():
+                    self._rehearsal.advance()
+        device_ns = self._timer.wait()
+        if device_ns is not None:
+            self._last_device_ns[choice] = device_ns
+        return device_ns
 
     def _launch(self, step: StagedStep) -> None:
         count = len(step.sampling)

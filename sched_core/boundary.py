@@ -8,6 +8,7 @@ from sched_core.engine import EngineCore
 from sched_core.events import Event
 from sched_core.plan import Idle
 from sched_core.record import Recorder
+from sched_core.spec import RequestSpec
 from sched_core.traffic import Traffic
 
 
@@ -17,10 +18,11 @@ def send_due(
     recorder: Recorder,
     now: int,
     tell: Callable[[tuple[Event, ...], int], None],
+    expect: Callable[[RequestSpec], None] | None = None,
 ) -> None:
     """Pass on what clients do at or before ``now``: first those that give up, then new requests, in order.
 
-    ``tell`` is given the events of an abort and ``now``.
+    ``tell`` is given the events of an abort and ``now``, ``expect`` every request that is accepted.
     """
     if not traffic.anything_due(now):
         return
@@ -30,6 +32,8 @@ def send_due(
         admission = engine.add_request(spec, now)
         if admission.refusal is None:
             recorder.sent(spec, now)
+            if expect is not None:
+                expect(spec)
         else:
             recorder.refused(spec, now, admission.refusal, admission.detail)
             traffic.refused(spec.request_id, now)

@@ -101,6 +101,9 @@ class ForcedRunner:
             states.append_tokens(states.slots_of(request_ids), forced)
         return StepOutput(token_ids=forced, device_ns=output.device_ns)
 
+    def expect(self, spec: RequestSpec) -> None:
+        self.runner.expect(spec)
+
     def release(self, request_ids: Iterable[int]) -> None:
         self.runner.release(request_ids)
 

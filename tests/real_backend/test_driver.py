@@ -31,6 +31,7 @@ class FakeRunner:
 
     fails_at: int | None = None
     log: list[str] = field(default_factory=list)
+    expected: list[int] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     _plan: StepPlan | None = None
 
@@ -44,6 +45,9 @@ class FakeRunner:
         self.log.append("collect")
         ids = self._plan.request_ids[self._plan.samples] * 100 + self._plan.step_id
         return StepOutput(token_ids=ids, device_ns=STEP_NS // 2)
+
+    def expect(self, spec: RequestSpec) -> None:
+        self.expected.append(spec.request_id)
 
     def release(self, request_ids: Iterable[int]) -> None:
         self.released += request_ids
