@@ -70,13 +70,14 @@ class Throttle:
 class HostGap:
     """Host time between two steps.
 
-    ``base_ms + per_row_us * rows + per_started_us * started requests + per_prefill_row_us * prefill rows``.
+    ``base_ms + per_row_us * rows + per_started_us * started requests``, and ``prefill_us`` once where there are prefill
+    rows: however many, the host then prepares another kind of batch.
     """
 
     base_ms: float = 0.0
     per_row_us: float = 0.0
     per_started_us: float = 0.0
-    per_prefill_row_us: float = 0.0
+    prefill_us: float = 0.0
 
     def __post_init__(self) -> None:
         _check_not_negative(self)

@@ -34,7 +34,7 @@ MIXED = StepTerms(
 )
 DECODE = StepTerms(dense_knots_ms=((1.0, 5.0), (8.0, 5.2), (32.0, 5.5)), per_context_token_us=0.04, per_sample_us=8.0)
 EAGER = StepTerms(dense_knots_ms=((0.0, 2.0), (300.0, 32.0)), floor_ms=11.0, per_context_token_us=0.04)
-GAP = HostGap(base_ms=0.3, per_row_us=2.0, per_started_us=100.0, per_prefill_row_us=80.0)
+GAP = HostGap(base_ms=0.3, per_row_us=2.0, per_started_us=100.0, prefill_us=80.0)
 
 
 def weights(most):
@@ -66,8 +66,8 @@ def test_any_mixed_terms_come_back(terms):
 @settings(max_examples=40, deadline=None)
 @given(base=st.floats(0.05, 5), rows=weights(20), started=weights(500), prefill=weights(300))
 def test_any_host_gap_comes_back(base, rows, started, prefill):
-    gap = HostGap(base_ms=base, per_row_us=rows, per_started_us=started, per_prefill_row_us=prefill)
-    fitted = fit_host_gap(steps_of(MIXED, GraphMode.MIXED, gap))
+    gap = HostGap(base_ms=base, per_row_us=rows, per_started_us=started, prefill_us=prefill)
+    fitted = fit_host_gap(join([steps_of(MIXED, GraphMode.MIXED, gap), steps_of(DECODE, GraphMode.DECODE, gap)]))
     assert astuple(fitted) == pytest.approx(astuple(gap), rel=1e-3, abs=1e-3)
 
 
