@@ -17,7 +17,7 @@ from sim_backend.calibration.errors import judge
 from sim_backend.calibration.fit import COVERED, TooFewStepsError, fit_calibration
 from sim_backend.calibration.level import at_loop_level
 from sim_backend.calibration.measured import join
-from sim_backend.calibration.predict import device_ns, predicted_ns
+from sim_backend.calibration.predict import device_ns, host_gap_ns, predicted_ns
 from sim_backend.calibration.robust import fit_non_negative
 from sim_backend.calibration.split import held_out_blocks, held_out_shapes
 from sim_backend.calibration.terms import fit_host_gap, fit_terms
@@ -87,6 +87,21 @@ def test_floor_of_eager_steps_is_found(floor_ms):
     assert device_ns(fitted, steps) == pytest.approx(steps.device_ns, rel=2e-3)
     if floor_ms:
         assert fitted.floor_ms == pytest.approx(floor_ms, rel=1e-4)
+
+
+def test_steps_that_the_host_delays_do_not_hide_the_floor():
+    steps = steps_of(EAGER, GraphMode.EAGER, count=1200)
+    draw = np.random.default_rng(5)
+    delayed = np.where(draw.random(1200) < 0.2, draw.uniform(1.2, 2.0, 1200), 1 + 0.03 * draw.standard_normal(1200))
+    fitted = fit_terms(steps, steps.device_ns * delayed, GraphMode.EAGER)
+    assert fitted.floor_ms == pytest.approx(EAGER.floor_ms, rel=0.02)
+    assert device_ns(fitted, steps) == pytest.approx(steps.device_ns, rel=0.08)
+
+
+def test_several_prefill_rows_cost_the_host_no_more_than_one():
+    gap = HostGap(base_ms=1.0, prefill_us=200.0)
+    for steps, expected in ((steps_of(MIXED, GraphMode.MIXED), 1.2e6), (steps_of(DECODE, GraphMode.DECODE), 1.0e6)):
+        assert host_gap_ns(gap, steps) == pytest.approx(np.full(len(steps), expected))
 
 
 def test_dense_part_of_eager_and_decode_steps_never_falls():
