@@ -30,7 +30,7 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
 MIN_STEPS = 8
 FLOOR_GUESSES = 12
 FLOOR_ROUNDS = 8
-FLOOR_MUST_GIVE = 0.95  # of the error without one: a floor that gives less is only one more number
+FLOOR_MUST_GIVE = 0.98  # of the error without one: a floor that gives less is noise
 DIGITS = 6
 
 
@@ -142,6 +142,6 @@ def _down_to_zero(knots: tuple[tuple[float, float], ...]) -> tuple[tuple[float, 
 
 
 def _typical_error(terms: StepTerms, steps: MeasuredSteps, target_ns: Floats, throttle: Throttle | None) -> float:
-    """Mean absolute relative error without the worst quarter, which the host may have delayed."""
+    """Mean absolute relative error without the worst twentieth."""
     errors = np.sort(np.abs(device_ns(terms, steps, throttle) / target_ns - 1))
-    return float(errors[: max(int(0.75 * len(errors)), 1)].mean())
+    return float(errors[: max(int(0.95 * len(errors)), 1)].mean())
