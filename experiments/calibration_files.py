@@ -61,7 +61,7 @@ class _HostGap(_Fields):
     base_ms: Term = 0.0
     per_row_us: Term = 0.0
     per_started_us: Term = 0.0
-    per_prefill_row_us: Term = 0.0
+    prefill_us: Term = 0.0
 
 
 class _HeldOut(Section):

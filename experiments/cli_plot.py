@@ -1,4 +1,4 @@
-"""``twinserve plot``: figures of a run or of a sweep."""
+"""``twinserve plot``: figures of a run, a sweep or a profile."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 
 def plot(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or a sweep's folder with summary.csv.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run, a sweep (summary.csv) or a profile.")],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the figures go; DIR/plots when not given.")
     ] = None,
 ) -> None:
-    """Draw latency CDFs and a timeline of a run, or p99 latencies of a sweep against what it varied."""
+    """Draw latency CDFs and a timeline of a run, p99 latencies of a sweep, or step times of a profile."""
     from experiments.plots.folder import plot_folder
 
     for path in plot_folder(folder, folder / "plots" if out is None else out):

@@ -63,6 +63,15 @@ class StepColumns:
             )
         return values
 
+    def check_device_within(self, interval_ns: Floats) -> None:
+        """Refuses a device that worked longer than its step, of ``interval_ns``, took."""
+        values = self.numbers_or_none("device_ns")
+        beyond = np.flatnonzero(values > interval_ns)
+        if len(beyond):
+            row = int(beyond[0])
+            message = f"row {row} holds {values[row]:.15g}, above its step's {interval_ns[row]:.15g} ns; measure again"
+            raise ConfigError(message, file=self.path, key="device_ns")
+
     def counts(self) -> dict[str, Floats]:
         """The counts of ``StepFeatures``, of steps that are possible."""
         counts = {name: self.numbers(name) for name in COUNTS}

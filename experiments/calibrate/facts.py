@@ -11,7 +11,7 @@ from experiments.errors import ConfigError
 from experiments.manifest_facts import known_capture_sizes, known_count, known_text
 from experiments.store import MANIFEST
 from sched_core.dispatch import CaptureSizes
-from sim_backend.calibration.fit import Engine
+from sim_backend.calibration.values import MeasuredEngine
 
 SAME = ("gpu", "model", "dtype", "attention_backend", "block_size", "capture_sizes")
 """What folders must agree on to be fitted together."""
@@ -22,7 +22,7 @@ class Facts:
     """The engine and GPU behind ``folder``; ``timed`` says whether its steps have device times."""
 
     folder: Path
-    engine: Engine
+    engine: MeasuredEngine
     timed: bool
 
 
@@ -33,7 +33,7 @@ def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts
         ConfigError: naming what the manifest lacks.
     """
     path = folder / MANIFEST
-    engine = Engine(
+    engine = MeasuredEngine(
         gpu=known_text(manifest, "device", path),
         model=known_text(manifest, "model", path),
         dtype=known_text(manifest, "dtype", path),

@@ -17,8 +17,8 @@ from experiments.workloads.formats.reading import read_csv, seconds, whole_numbe
 from experiments.yaml_loader import read_yaml
 from sched_core.dispatch import CaptureSizes
 from sim_backend.calibration.arrays import Floats
-from sim_backend.calibration.fit import Engine
 from sim_backend.calibration.kernels import EngineLimits, KernelProfile, kernel_steps
+from sim_backend.calibration.values import MeasuredEngine
 
 LAYERS_OF_A_BLOCK: Mapping[str, int] = MappingProxyType(
     {
@@ -55,7 +55,7 @@ def read_kernel_folder(folder: Path, num_blocks: int | None = None) -> Source:
     seqs, tokens, block_size = (
         _count(engine, name, folder) for name in ("max_num_seqs", "max_num_batched_tokens", "block_size")
     )
-    measured = Engine(
+    measured = MeasuredEngine(
         gpu=str(meta.get("gpu")),
         model=str(meta.get("model")),
         dtype=DTYPES.get(str(meta.get("variant")), str(meta.get("variant"))),
@@ -83,7 +83,7 @@ def vllm_capture_sizes(max_num_seqs: int) -> CaptureSizes:
     return CaptureSizes(decode=tuple(size for size in sizes if size <= max_num_seqs), mixed=tuple(sizes))
 
 
-def _profile(folder: Path, engine: Engine) -> KernelProfile:
+def _profile(folder: Path, engine: MeasuredEngine) -> KernelProfile:
     num_layers = load_model(engine.model, engine.dtype, folder).num_hidden_layers
     often = {name: times * num_layers for name, times in LAYERS_OF_A_BLOCK.items()} | dict.fromkeys(LAYERS_OF_A_STEP, 1)
     return KernelProfile(

@@ -81,9 +81,11 @@ def _with_blocks(manifest: dict[str, object], num_blocks: int | None) -> dict[st
 
 
 def _positive(columns: StepColumns, interval_ns: Floats) -> Floats:
+    """``interval_ns`` of steps that are possible."""
     if (interval_ns <= 0).any():
         row = int(np.flatnonzero(interval_ns <= 0)[0])
         raise ConfigError(f"row {row} ends before it starts; measure again", file=columns.path)
+    columns.check_device_within(interval_ns)
     return interval_ns
 
 

@@ -35,7 +35,7 @@ def gap_line(gap: HostGap) -> str:
     """The host gap in words."""
     return (
         f"host gap: {gap.base_ms * 1e3:.1f} us + {gap.per_row_us:.3g} us x rows + {gap.per_started_us:.3g} us x started"
-        f" + {gap.per_prefill_row_us:.3g} us x prefill rows"
+        f" + {gap.prefill_us:.3g} us with prefills"
     )
 
 

@@ -25,6 +25,7 @@ def plot_error_split(totals: Errors, parts: Mapping[str, Errors], title: str, pa
     rows = np.arange(len(labels))
     with stacked_panels(1, ROW_HEIGHT * len(labels) + 0.9, "") as (figure, (ax,)):
         left, right = np.zeros(len(labels)), np.zeros(len(labels))
+        ax.use_sticky_edges = False  # room for a mark at the end of the longest bar
         for (name, shares), colour in zip(parts.items(), OKABE_ITO, strict=False):
             values = np.array([shares.get(label) or 0.0 for label in labels])
             start = np.where(values < 0, left, right)

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 
 from experiments.errors import ConfigError
 from experiments.plots.describe import run_title
+from experiments.plots.profile import plot_profile
 from experiments.plots.run import plot_run
 from experiments.plots.run_folder import is_run_folder, read_config
 from experiments.plots.sweep import plot_sweep
+from experiments.profile_store import PROFILE
+from experiments.report.profile_table import read_profile
+from experiments.store import MANIFEST
+from experiments.strict_json import read_object
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,19 +25,23 @@ _DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_][a-z0-9_]*)+")
 
 
 def plot_folder(folder: Path, out: Path) -> list[Path]:
-    """The figures of the run or sweep in ``folder``, written below ``out``; returns their paths.
+    """The figures of the run, sweep or profile in ``folder``, written below ``out``; returns their paths.
 
     Raises:
-        ConfigError: ``folder`` holds neither, or a sweep that varied nothing; or ``out`` cannot be written.
+        ConfigError: ``folder`` holds none of them, or a sweep that varied nothing; or ``out`` cannot be written.
     """
     try:
         if is_run_folder(folder):
             return plot_run(folder, out)
         if (folder / SUMMARY).is_file():
             return plot_sweep_folder(folder, out)
+        if (folder / PROFILE).is_file():
+            manifest = read_object(folder / MANIFEST, "profile again with --force")
+            return [plot_profile(read_profile(folder), manifest, out / "profile.png")]
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror}); choose another --out", file=out) from error
-    problem = f"holds neither a run (requests.parquet) nor a sweep ({SUMMARY}); give a folder that one of them wrote"
+    kinds = f"a run (requests.parquet), a sweep ({SUMMARY}) or a profile ({PROFILE})"
+    problem = f"holds none of these: {kinds}; give a folder that one of them wrote"
     raise ConfigError(problem, file=folder)
 
 

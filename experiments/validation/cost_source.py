@@ -24,7 +24,7 @@ class CostSource:
     @property
     def label(self) -> str:
         """What it is called where no single run is meant."""
-        return "own-cost-model" if self.calibration is None else Path(self.calibration).stem
+        return "own-cost-model" if self.calibration is None else _called(self.calibration)
 
     def check(self) -> None:
         """Read the calibration, if one was given.
@@ -54,8 +54,8 @@ class CostSource:
         """What the cost model is called: the calibration's file, or the kind and GPU."""
         config = self._config(run)
         if isinstance(config, CalibrationConfig):
-            return Path(config.file).stem
-        return "-".join([config.kind, *([Path(config.hardware).stem] if config.kind == "roofline" else [])])
+            return _called(config.file)
+        return "-".join([config.kind, *([_called(config.hardware)] if config.kind == "roofline" else [])])
 
     def misfits(self, run: RecordedRun) -> list[str]:
         """In what the calibrated engine is another one than the run's; empty for other cost models."""
@@ -100,3 +100,8 @@ class CostSource:
 def _plain(name: object) -> str:
     """ "NVIDIA H200" and "h200" are the same GPU, "Qwen/Qwen3-8B" and "Qwen3-8B" the same model."""
     return str(name).rsplit("/", 1)[-1].lower().removeprefix("nvidia").strip().replace(" ", "-")
+
+
+def _called(file: str) -> str:
+    """A file's name without .yaml; "qwen3-0.6b" has a point of its own."""
+    return Path(file).name.removesuffix(".yaml").removesuffix(".yml")

@@ -97,7 +97,8 @@ def _experiment(folder: Path, overrides: Sequence[Override]) -> Experiment:
 def _check_record(record: RunRecord, folder: Path) -> None:
     path = folder / "steps.parquet"
     steps = StepColumns(path, record.steps)
-    steps.counts(), steps.modes(), steps.numbers_or_none("device_ns")
+    steps.counts(), steps.modes()
+    steps.check_device_within(steps.numbers("end_ns") - steps.numbers("start_ns"))
     try:
         ReplayCostModel(list(zip(record.steps["start_ns"], record.steps["end_ns"], strict=True)))
     except ValueError as error:

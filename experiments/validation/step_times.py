@@ -62,12 +62,21 @@ def measured_times(run: RecordedRun) -> StepTimes:
 def predicted_times(run: RecordedRun, cost_model: SplitCostModel) -> StepTimes:
     """What ``cost_model`` says of the recorded steps, split as ``measured_times`` are.
 
+    Steps are priced when they would have run: each takes the predicted time, pauses between them are as recorded. A
+    cost model that remembers what ran before would else see pauses after all steps that it thinks shorter.
+
     Raises:
         CalibrationRangeError: a step that the cost model does not price.
     """
     features = list(recorded_features(run.record.steps))
-    starts = run.record.steps["start_ns"]
-    interval = np.array([cost_model.step_ns(*step) for step in zip(features, starts, strict=True)], dtype=np.float64)
+    starts, ends = run.record.steps["start_ns"], run.record.steps["end_ns"]
+    durations: list[int] = []
+    now = 0
+    for step, start, ended_before in zip(features, starts, (0, *ends[:-1]), strict=True):
+        now += start - ended_before
+        durations.append(cost_model.step_ns(step, now))
+        now += durations[-1]
+    interval = np.array(durations, dtype=np.float64)
     gap = np.array([cost_model.host_gap_ns(step) if run.device_timed else 0.0 for step in features])
     return StepTimes(device=interval - gap, interval=interval)
 

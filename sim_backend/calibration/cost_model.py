@@ -133,7 +133,7 @@ class _Mode:
         self._per_row = terms.per_row_us * NS_PER_US
         self._per_sample = terms.per_sample_us * NS_PER_US
         self._slowdown = (terms.throttled_ms * NS_PER_MS, terms.per_throttled_token_us * NS_PER_US)
-        microseconds = (gap.base_ms * 1e3, gap.per_row_us, gap.per_started_us, gap.per_prefill_row_us)
+        microseconds = (gap.base_ms * 1e3, gap.per_row_us, gap.per_started_us, gap.prefill_us)
         self._host = tuple(term * NS_PER_US for term in microseconds)
 
     def device_ns(self, features: StepFeatures) -> float:
@@ -150,5 +150,6 @@ class _Mode:
 
     def host_gap_ns(self, features: StepFeatures) -> float:
         _, rows, decodes, _, _, _, _, _, started, _, _ = features
-        base, per_row, per_started, per_prefill_row = self._host
-        return base + per_row * rows + per_started * started + per_prefill_row * (rows - decodes)
+        base, per_row, per_started, prefill = self._host
+        gap = base + per_row * rows + per_started * started
+        return gap + prefill if rows > decodes else gap

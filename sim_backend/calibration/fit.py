@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import fields
 
 import numpy as np
 
-from sched_core.dispatch import CaptureSizes, GraphMode
+from sched_core.dispatch import GraphMode
 from sim_backend.calibration.errors import held_out_error
 from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.terms import MIN_STEPS, fit_host_gap, fit_terms
-from sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
+from sim_backend.calibration.values import Calibration, HostGap, MeasuredEngine, StepTerms, Throttle
 
 COVERED = ("num_tokens", "num_rows", "decode_context", "prefill_pairs")
 """Counts beyond whose range a calibration extrapolates; the others follow from them or are small."""
@@ -21,20 +21,9 @@ class TooFewStepsError(ValueError):
     """There is too little to fit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """What was measured: fields as in ``Calibration``."""
-
-    gpu: str
-    model: str
-    dtype: str
-    attention_backend: str
-    num_blocks: int
-    block_size: int
-    capture_sizes: CaptureSizes
-
-
-def fit_calibration(engine: Engine, steps: MeasuredSteps, origin: str, throttle: Throttle | None = None) -> Calibration:
+def fit_calibration(
+    engine: MeasuredEngine, steps: MeasuredSteps, origin: str, throttle: Throttle | None = None
+) -> Calibration:
     """Terms per graph mode and the host gap, fitted to what is not held out, with the error on what is.
 
     With device times the device's part and the host gap are fitted apart, the gap on steps of an engine's loop (on
@@ -46,16 +35,10 @@ def fit_calibration(engine: Engine, steps: MeasuredSteps, origin: str, throttle:
     """
     fitted = steps.where(~steps.held_out)
     calibration = Calibration(
-        gpu=engine.gpu,
-        model=engine.model,
-        dtype=engine.dtype,
-        attention_backend=engine.attention_backend,
-        num_blocks=engine.num_blocks,
-        block_size=engine.block_size,
+        **{fact.name: getattr(engine, fact.name) for fact in fields(MeasuredEngine)},
         origin=origin,
         modes=_modes(fitted, throttle),
         throttle=throttle,
-        capture_sizes=engine.capture_sizes,
         host_gap=_host_gap(fitted),
         covered=_covered(fitted),
     )

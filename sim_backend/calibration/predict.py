@@ -30,9 +30,8 @@ def device_ns(terms: StepTerms, steps: MeasuredSteps, throttle: Throttle | None 
 def host_gap_ns(gap: HostGap, steps: MeasuredSteps) -> Floats:
     """Host time of steps."""
     features = steps.features
-    prefill_rows = features["num_rows"] - features["num_decodes"]
     microseconds = gap.per_row_us * features["num_rows"] + gap.per_started_us * features["num_started"]
-    microseconds += gap.per_prefill_row_us * prefill_rows
+    microseconds += gap.prefill_us * (features["num_rows"] > features["num_decodes"])
     return gap.base_ms * NS_PER_MS + microseconds * NS_PER_US
 
 

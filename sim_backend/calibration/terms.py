@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -28,10 +28,9 @@ COLUMNS: Mapping[str, str] = MappingProxyType(
 """Term of ``StepTerms`` -> the count that it multiplies."""
 
 MIN_STEPS = 8
-GAP_WIDEST = 20.0  # gaps have a long tail to the right that belongs to their mean
 FLOOR_GUESSES = 12
 FLOOR_ROUNDS = 8
-FLOOR_MUST_GIVE = 0.9  # of the error without one: a floor that gives less is only one more number
+FLOOR_MUST_GIVE = 0.98  # of the error without one: a floor that gives less is noise
 DIGITS = 6
 
 
@@ -40,10 +39,11 @@ def fit_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode, throttle
 
     Eager steps may sit on a launch floor: the floor and the steps on it are found together, from several guesses.
     """
+    without = _linear_terms(steps, target_ns, mode, throttle)
     if mode is not GraphMode.EAGER:
-        return _linear_terms(steps, target_ns, mode, throttle)
-    guesses = np.unique(np.quantile(target_ns, np.linspace(0, 0.95, FLOOR_GUESSES), method="nearest"))
-    found = [_from_floor(steps, target_ns, guess, throttle) for guess in (0.0, *guesses)]
+        return without
+    guesses = _floor_guesses(target_ns, device_ns(without, steps, throttle))
+    found = [without, *(_from_floor(steps, target_ns, on_floor, throttle) for on_floor in guesses)]
     errors = [round(_typical_error(terms, steps, target_ns, throttle), 6) for terms in found]
     best = int(np.argmin(errors))
     return found[best if errors[best] <= FLOOR_MUST_GIVE * errors[0] else 0]
@@ -52,15 +52,15 @@ def fit_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode, throttle
 def fit_host_gap(steps: MeasuredSteps) -> HostGap:
     """The part of the steps' intervals that their device times leave."""
     features = steps.features
-    prefill_rows = features["num_rows"] - features["num_decodes"]
-    columns = np.column_stack([np.ones(len(steps)), features["num_rows"], features["num_started"], prefill_rows])
+    has_prefills = features["num_rows"] > features["num_decodes"]
+    columns = np.column_stack([np.ones(len(steps)), features["num_rows"], features["num_started"], has_prefills])
     gaps_us = np.maximum((steps.interval_ns - steps.device_ns) / NS_PER_US, 1e-3)
-    base, per_row, per_started, per_prefill_row = map(rounded, fit_non_negative(columns, gaps_us, GAP_WIDEST))
+    base, per_row, per_started, prefill = map(rounded, fit_non_negative(columns, gaps_us))
     return HostGap(
         base_ms=rounded(base / 1e3),
         per_row_us=per_row,
         per_started_us=per_started,
-        per_prefill_row_us=per_prefill_row,
+        prefill_us=prefill,
     )
 
 
@@ -101,9 +101,18 @@ def _distinct(columns: Mapping[str, Floats]) -> dict[str, Floats]:
     return kept
 
 
-def _from_floor(steps: MeasuredSteps, target_ns: Floats, guess_ns: float, throttle: Throttle | None) -> StepTerms:
-    """Terms near a guess of the floor: which steps lie on it, and what the others cost, found in turn."""
-    on_floor = target_ns <= guess_ns
+def _floor_guesses(target_ns: Floats, expected_ns: Floats) -> Iterator[Bools]:
+    """Which steps may lie on the floor: those that took, or that terms without a floor expect to take, little time.
+
+    Only by the expected time is a small step that the host delayed below the floor.
+    """
+    for times in (target_ns, expected_ns):
+        levels = np.quantile(times, np.linspace(0, 0.95, FLOOR_GUESSES), method="nearest")
+        yield from (times <= level for level in np.unique(levels))
+
+
+def _from_floor(steps: MeasuredSteps, target_ns: Floats, on_floor: Bools, throttle: Throttle | None) -> StepTerms:
+    """Terms near a guess of which steps lie on the floor: these, and what the others cost, found in turn."""
     terms = _split_terms(steps, target_ns, on_floor, throttle)
     for _ in range(FLOOR_ROUNDS):
         now = device_ns(replace(terms, floor_ms=0.0), steps, throttle) <= terms.floor_ms * NS_PER_MS

@@ -70,13 +70,14 @@ class Throttle:
 class HostGap:
     """Host time between two steps.
 
-    ``base_ms + per_row_us * rows + per_started_us * started requests + per_prefill_row_us * prefill rows``.
+    ``base_ms + per_row_us * rows + per_started_us * started requests``, and ``prefill_us`` once where there are prefill
+    rows: however many, the host then prepares another kind of batch.
     """
 
     base_ms: float = 0.0
     per_row_us: float = 0.0
     per_started_us: float = 0.0
-    per_prefill_row_us: float = 0.0
+    prefill_us: float = 0.0
 
     def __post_init__(self) -> None:
         _check_not_negative(self)
@@ -93,18 +94,8 @@ class HeldOutError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """Fitted step times of one engine on one GPU, with their origin.
-
-    ``num_blocks`` and ``block_size`` are the measured engine's KV pool, ``capture_sizes`` its CUDA graphs. ``modes``
-    has the terms per graph mode (keys ``eager``, ``decode``, ``mixed``). ``throttle`` is None where load was not seen
-    to slow the device down. ``covered`` maps fields of ``StepFeatures`` to the (least, greatest) value seen while
-    fitting. ``held_out`` is None where nothing was held out.
-    ``origin`` says in words where the numbers come from.
-
-    Raises:
-        ValueError: no terms at all, an unknown field in ``covered`` or a range upside down.
-    """
+class MeasuredEngine:
+    """What was measured: ``num_blocks`` and ``block_size`` are its KV pool, ``capture_sizes`` its CUDA graphs."""
 
     gpu: str
     model: str
@@ -112,9 +103,24 @@ class Calibration:
     attention_backend: str
     num_blocks: int
     block_size: int
+    capture_sizes: CaptureSizes = NO_GRAPHS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration(MeasuredEngine):
+    """Fitted step times of one engine on one GPU, with their origin.
+
+    ``modes`` has the terms per graph mode (keys ``eager``, ``decode``, ``mixed``). ``throttle`` is None where load was
+    not seen to slow the device down. ``covered`` maps fields of ``StepFeatures`` to the (least, greatest) value seen
+    while fitting. ``held_out`` is None where nothing was held out.
+    ``origin`` says in words where the numbers come from.
+
+    Raises:
+        ValueError: no terms at all, an unknown field in ``covered`` or a range upside down.
+    """
+
     origin: str
     modes: Mapping[GraphMode, StepTerms]
-    capture_sizes: CaptureSizes = NO_GRAPHS
     host_gap: HostGap = field(default_factory=HostGap)
     throttle: Throttle | None = None
     covered: Mapping[str, tuple[int, int]]

@@ -63,6 +63,7 @@ def write_profile(folder, sources=("runner", "engine"), repeats=3, changes=(), m
         size = len(run["step_id"])
         parts.append({**run, "source": np.full(size, "engine"), "shape_id": np.full(size, 10_000)})
     columns = {name: np.concatenate([np.asarray(part[name]) for part in parts]) for name in parts[0]}
+    columns["family"] = columns["graph_mode"]
     columns["interval_ns"] = columns.pop("end_ns") - columns.pop("start_ns")
     del columns["step_id"]
     facts = {**MANIFEST, "kind": "profile", "complete": True, "block_size": 16, **dict(manifest)}

@@ -61,6 +61,7 @@ def test_different_block_sizes_and_missing_device_times_do_not_mix(tmp_path, cap
         (spoilt("prefill_pairs", -1), "prefill_pairs: row 5 holds -1"),
         (spoilt("device_ns", None), "device_ns: row 5 has no time"),
         (spoilt("device_ns", 0), "device_ns: row 5 has no time"),
+        (spoilt("device_ns", 1 << 50), "device_ns: row 5 holds 1.12589990684262e+15, above its step's"),
         (spoilt("end_ns", 0), "row 5 ends before it starts"),
         (spoilt("graph_mode", "warp"), "'warp' is none of eager, decode, mixed"),
         ({"num_rows": ["many"] * 600}, "num_rows: does not hold numbers"),

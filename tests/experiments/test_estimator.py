@@ -24,8 +24,12 @@ class Asking:
 """
 
 
+CALIBRATIONS = ("h200-qwen3-8b-graphs", "h200-qwen3-0.6b-graphs")
+
+
 @pytest.mark.parametrize(
-    "cost_model", [{"kind": "calibration", "file": "h200-qwen3-8b-graphs"}, {"kind": "roofline", "hardware": "h200"}]
+    "cost_model",
+    [*({"kind": "calibration", "file": name} for name in CALIBRATIONS), {"kind": "roofline", "hardware": "h200"}],
 )
 def test_a_policy_that_asks_the_estimator_gets_the_run_of_one_that_does_not(tmp_path, monkeypatch, cost_model):
     (tmp_path / "asking_budget.py").write_text(ASKING, encoding="utf-8")

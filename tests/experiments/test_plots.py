@@ -22,6 +22,7 @@ from experiments.plots import timeline as timeline_module
 from experiments.plots.encoding import encode
 from experiments.plots.folder import plot_folder, swept_keys
 from experiments.plots.timeline import binned
+from tests.experiments.measured_folders import write_profile
 from tests.experiments.records import MS, Life, make_record
 
 CONFIG = {
@@ -234,10 +235,12 @@ def test_a_folder_is_plotted_for_what_it_is(run_dir, tmp_path):
     sweep_table().to_csv(tmp_path / "summary.csv", index=False)
     assert [path.name for path in plot_folder(tmp_path, tmp_path / "out")] == ["sweep_p99.png"]
     assert [path.name for path in plot_folder(run_dir, tmp_path / "out")] == ["cdf.png", "timeline.png"]
+    profile = write_profile(tmp_path / "profile")
+    assert [path.name for path in plot_folder(profile, tmp_path / "out")] == ["profile.png"]
 
 
 def test_bad_folders_are_refused_in_one_line(run_dir, tmp_path):
-    with pytest.raises(ConfigError, match="neither a run"):
+    with pytest.raises(ConfigError, match="none of these: a run"):
         plot_folder(tmp_path, tmp_path / "out")
     (run_dir / "steps.parquet").write_bytes(b"PAR1 cut short")
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -16,6 +16,9 @@ from experiments.validation.recorded import read_recorded_run
 from experiments.validation.split import split_errors
 from experiments.validation.step_times import StepTimes, measured_times, predicted_times, step_errors
 from experiments.validation.warp import TimeWarp, warped
+from sched_core.dispatch import GraphMode
+from sim_backend.calibration.cost_model import CalibratedCostModel
+from sim_backend.calibration.values import Calibration, StepTerms, Throttle
 from sim_backend.linear import LinearCostModel, LinearTerms
 from tests.experiments.records import MS, Life, make_record
 
@@ -27,6 +30,24 @@ def timeline(waits_and_durations):
     waits, durations = np.array(waits_and_durations, dtype=np.int64).T
     ends = np.cumsum(waits + durations)
     return ends - durations, ends, durations
+
+
+def throttling():
+    """A cost model under which every prefill makes the next one longer."""
+    terms = StepTerms(dense_knots_ms=((1.0, 2.0),), throttled_ms=5.0)
+    calibration = Calibration(
+        gpu="some GPU",
+        model="some model",
+        dtype="bfloat16",
+        attention_backend="fa2",
+        num_blocks=100,
+        block_size=16,
+        origin="made up",
+        modes=dict.fromkeys(GraphMode, terms),
+        throttle=Throttle(time_constant_ms=200.0, from_share=0.0),
+        covered={},
+    )
+    return CalibratedCostModel(calibration)
 
 
 @given(steps, st.lists(st.integers(0, 10**12), max_size=20))
@@ -128,6 +149,20 @@ def test_predictions_are_the_cost_models_and_errors_are_against_what_was_measure
     doubled = step_errors(run, measured, StepTimes(device=2 * measured.device, interval=2 * measured.interval))
     for error in doubled["all"].values():
         assert (error.bias_percent, error.mape_percent, error.p95_percent) == pytest.approx((100, 100, 100))
+
+
+def test_recorded_times_do_not_change_what_a_step_is_predicted_to_take_only_pauses_do(run):
+    """Not even where the cost model remembers what ran before."""
+    recorded = run.record
+    start, end = (np.array(recorded.steps[name]) for name in ("start_ns", "end_ns"))
+    late = np.arange(len(start)) * 10**9  # a second between all steps
+    paused = replace(recorded, steps={**recorded.steps, "start_ns": start + late, "end_ns": end + late})
+    predicted, slower, rested = (
+        predicted_times(replace(run, record=record), throttling()).interval
+        for record in (recorded, warped(recorded, 3 * (end - start)), paused)
+    )
+    assert (slower == predicted).all()
+    assert rested.sum() < predicted.sum()
 
 
 def test_without_device_times_everything_is_step_time(eventful_run):

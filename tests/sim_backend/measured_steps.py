@@ -7,15 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from sched_core.dispatch import CaptureSizes, GraphMode, dispatch
-from sim_backend.calibration.fit import Engine
 from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.predict import device_ns, host_gap_ns
 from sim_backend.calibration.recent_work import unknown_shares
 from sim_backend.calibration.split import held_out_blocks
-from sim_backend.calibration.values import HostGap
+from sim_backend.calibration.values import HostGap, MeasuredEngine
 
 SIZES = CaptureSizes(decode=(1, 8, 32), mixed=(64, 256))
-ENGINE = Engine(
+ENGINE = MeasuredEngine(
     gpu="some GPU",
     model="some model",
     dtype="bfloat16",

@@ -17,7 +17,7 @@ from sim_backend.calibration.errors import judge
 from sim_backend.calibration.fit import COVERED, TooFewStepsError, fit_calibration
 from sim_backend.calibration.level import at_loop_level
 from sim_backend.calibration.measured import join
-from sim_backend.calibration.predict import device_ns, predicted_ns
+from sim_backend.calibration.predict import device_ns, host_gap_ns, predicted_ns
 from sim_backend.calibration.robust import fit_non_negative
 from sim_backend.calibration.split import held_out_blocks, held_out_shapes
 from sim_backend.calibration.terms import fit_host_gap, fit_terms
@@ -34,7 +34,7 @@ MIXED = StepTerms(
 )
 DECODE = StepTerms(dense_knots_ms=((1.0, 5.0), (8.0, 5.2), (32.0, 5.5)), per_context_token_us=0.04, per_sample_us=8.0)
 EAGER = StepTerms(dense_knots_ms=((0.0, 2.0), (300.0, 32.0)), floor_ms=11.0, per_context_token_us=0.04)
-GAP = HostGap(base_ms=0.3, per_row_us=2.0, per_started_us=100.0, per_prefill_row_us=80.0)
+GAP = HostGap(base_ms=0.3, per_row_us=2.0, per_started_us=100.0, prefill_us=80.0)
 
 
 def weights(most):
@@ -66,8 +66,8 @@ def test_any_mixed_terms_come_back(terms):
 @settings(max_examples=40, deadline=None)
 @given(base=st.floats(0.05, 5), rows=weights(20), started=weights(500), prefill=weights(300))
 def test_any_host_gap_comes_back(base, rows, started, prefill):
-    gap = HostGap(base_ms=base, per_row_us=rows, per_started_us=started, per_prefill_row_us=prefill)
-    fitted = fit_host_gap(steps_of(MIXED, GraphMode.MIXED, gap))
+    gap = HostGap(base_ms=base, per_row_us=rows, per_started_us=started, prefill_us=prefill)
+    fitted = fit_host_gap(join([steps_of(MIXED, GraphMode.MIXED, gap), steps_of(DECODE, GraphMode.DECODE, gap)]))
     assert astuple(fitted) == pytest.approx(astuple(gap), rel=1e-3, abs=1e-3)
 
 
@@ -87,6 +87,21 @@ def test_floor_of_eager_steps_is_found(floor_ms):
     assert device_ns(fitted, steps) == pytest.approx(steps.device_ns, rel=2e-3)
     if floor_ms:
         assert fitted.floor_ms == pytest.approx(floor_ms, rel=1e-4)
+
+
+def test_steps_that_the_host_delays_do_not_hide_the_floor():
+    steps = steps_of(EAGER, GraphMode.EAGER, count=1200)
+    draw = np.random.default_rng(5)
+    delayed = np.where(draw.random(1200) < 0.2, draw.uniform(1.2, 2.0, 1200), 1 + 0.03 * draw.standard_normal(1200))
+    fitted = fit_terms(steps, steps.device_ns * delayed, GraphMode.EAGER)
+    assert fitted.floor_ms == pytest.approx(EAGER.floor_ms, rel=0.02)
+    assert device_ns(fitted, steps) == pytest.approx(steps.device_ns, rel=0.08)
+
+
+def test_several_prefill_rows_cost_the_host_no_more_than_one():
+    gap = HostGap(base_ms=1.0, prefill_us=200.0)
+    for steps, expected in ((steps_of(MIXED, GraphMode.MIXED), 1.2e6), (steps_of(DECODE, GraphMode.DECODE), 1.0e6)):
+        assert host_gap_ns(gap, steps) == pytest.approx(np.full(len(steps), expected))
 
 
 def test_dense_part_of_eager_and_decode_steps_never_falls():
