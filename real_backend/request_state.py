@@ -82,8 +82,14 @@ class RequestStates:
     def _append_blocks(self, slots: Ints, plan: StepPlan) -> None:
         """Blocks of rows that were already running (started ones brought their whole table)."""
         counts = plan.num_new_blocks[: plan.num_rows - len(plan.started)]
-        owners = np.repeat(slots[: len(counts)], counts)
-        first = np.cumsum(counts) - counts
-        places = np.arange(len(owners)) - np.repeat(first, counts) + self._num_blocks[owners]
-        self._block_ids[owners, places] = plan.new_block_ids[: len(owners)]
-        self._num_blocks[slots[: len(counts)]] += counts
+        growing = counts.nonzero()[0]
+        owners, counts = slots[growing], counts[growing]
+        total = int(counts.sum())
+        if total == len(owners):  # one each: rows that decode, and many of them
+            self._block_ids[owners, self._num_blocks[owners]] = plan.new_block_ids[:total]
+        else:
+            ends = np.cumsum(counts)
+            for slot, end, count in zip(owners.tolist(), ends.tolist(), counts.tolist(), strict=True):
+                known = self._num_blocks.item(slot)
+                self._block_ids[slot, known : known + count] = plan.new_block_ids[end - count : end]
+        self._num_blocks[owners] += counts

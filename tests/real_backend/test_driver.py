@@ -108,6 +108,14 @@ def test_a_run_equals_its_simulation_to_the_nanosecond() -> None:
     assert any(real.requests["refusal"])
 
 
+def test_the_runner_is_told_of_every_request_that_is_accepted_and_of_no_other() -> None:
+    runner = FakeRunner()
+    requests = run(busy_traffic(), runner).record.requests
+    accepted = [one for one, refusal in zip(requests["request_id"], requests["refusal"], strict=True) if not refusal]
+    assert sorted(runner.expected) == sorted(accepted)
+    assert len(accepted) < len(requests["request_id"])
+
+
 def test_steps_reach_from_boundary_to_boundary_and_carry_the_device_span() -> None:
     steps = run(Traffic([spec(0), spec(1, arrival_ns=50_000)])).record.steps
     starts, ends = np.array(steps["start_ns"]), np.array(steps["end_ns"])
