@@ -80,7 +80,7 @@ class StepBuffers:
         host["sample_rows"][: len(batch.sample_rows)] = batch.sample_rows
         if choice.mode is GraphMode.DECODE:
             self._pad_rows(batch, choice.num_padded_tokens, tokens_per_row=1)
-        elif choice.mode is GraphMode.MIXED:
+        else:
             self._pad_rows(batch, self.capacity.max_rows, tokens_per_row=0)
 
     def upload(self) -> None:

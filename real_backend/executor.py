@@ -64,13 +64,16 @@ class Executor:
         self._kv_caches = kv_caches
         self._block_size = kv_caches[0][0].shape[1]
 
+    def expand(self, num_rows: int, num_tokens: int) -> None:
+        """Works out the inputs of a step padded to this size from the uploaded rows."""
+        expand_rows(self._buffers.device, num_rows, num_tokens, self._block_size)
+
     def forward(self, shape: StepShape, num_samples: int | None = None) -> torch.Tensor:
-        """Works out the step's inputs from the uploaded rows, and runs it.
+        """Runs a step whose inputs have been expanded.
 
         Returns the hidden states [S, H] of the sampling tokens, or of all padded tokens [T, H] without ``num_samples``.
         """
         fields = self._buffers.device
-        expand_rows(fields, shape.num_rows, shape.num_tokens, self._block_size)
         meta = self._metadata(shape)
         self._attention.begin_step(meta)
         rows = None if num_samples is None else fields["logits_tokens"][:num_samples]

@@ -109,11 +109,16 @@ class ModelRunner:
             self._token_ids[:count].copy_(token_ids, non_blocking=True)
 
     def _hidden(self, step: StagedStep, num_samples: int) -> torch.Tensor:
-        if step.choice.mode is GraphMode.EAGER or self._graphs is None:
+        graphs = self._graphs
+        if graphs is not None and step.choice.mode is not GraphMode.EAGER:
+            return self._executor.select(graphs.replay(step.choice), num_samples)
+        if graphs is not None:
+            graphs.bring_inputs()
+        else:
             self._timer.start()
             self._staging.buffers.upload()
-            return self._executor.forward(StepShape.of_batch(step.batch), num_samples)
-        return self._executor.select(self._graphs.replay(step.choice), num_samples)
+            self._executor.expand(step.batch.num_rows, step.batch.num_tokens)
+        return self._executor.forward(StepShape.of_batch(step.batch), num_samples)
 
 
 def sampling_tensors(fields: dict[str, torch.Tensor], rows: SamplingRows) -> SamplingTensors:

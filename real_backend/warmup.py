@@ -45,12 +45,17 @@ def capture_graphs(
     def prepare(choice: Dispatch) -> None:
         buffers.fill(step_of(choice), choice)
 
-    def forward(choice: Dispatch) -> torch.Tensor:
+    def bring_inputs(num_rows: int = capacity.max_rows, num_tokens: int = capacity.max_tokens) -> None:
         timer.start()
         buffers.upload()
-        return executor.forward(StepShape.of_graph(choice, max_rows=capacity.max_rows, max_model_len=max_model_len))
+        executor.expand(num_rows, num_tokens)
 
-    return StepGraphs(prepare, forward, sizes)
+    def forward(choice: Dispatch) -> torch.Tensor:
+        shape = StepShape.of_graph(choice, max_rows=capacity.max_rows, max_model_len=max_model_len)
+        bring_inputs(shape.num_rows, shape.num_tokens)
+        return executor.forward(shape)
+
+    return StepGraphs(prepare, bring_inputs, forward, sizes)
 
 
 @torch.inference_mode()
@@ -69,6 +74,7 @@ def warm_up(executor: Executor, buffers: StepBuffers) -> None:
 def _run(executor: Executor, buffers: StepBuffers, batch: FlatBatch, sampling: SamplingRows) -> None:
     buffers.fill(batch, Dispatch(mode=GraphMode.EAGER, num_padded_tokens=batch.num_tokens))
     buffers.upload()
+    executor.expand(batch.num_rows, batch.num_tokens)
     hidden = executor.forward(StepShape.of_batch(batch), batch.num_rows)
     sample(executor.logits(hidden), sampling_tensors(buffers.device, sampling))
 

@@ -31,7 +31,7 @@ class TileSizes:
             block_n=64,
             prefill_stages=2,
             decode_block_n=decode_block_n,
-            decode_stages=3,
+            decode_stages=2 if is_roomy else 3,
         )
 
 

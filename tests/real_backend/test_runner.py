@@ -82,9 +82,14 @@ class CpuGraphs:
     executor: Executor
     replayed: list[Dispatch]
 
+    def bring_inputs(self) -> None:
+        self.executor.expand(5, CONFIG.max_num_batched_tokens)
+
     def replay(self, choice: Dispatch) -> torch.Tensor:
         self.replayed.append(choice)
-        return self.executor.forward(StepShape.of_graph(choice, max_rows=5, max_model_len=CONFIG.max_model_len))
+        shape = StepShape.of_graph(choice, max_rows=5, max_model_len=CONFIG.max_model_len)
+        self.executor.expand(shape.num_rows, shape.num_tokens)
+        return self.executor.forward(shape)
 
 
 def with_graphs(loaded: LoadedEngine, sizes: CaptureSizes) -> tuple[ModelRunner, list[Dispatch]]:
