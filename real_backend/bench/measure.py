@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -21,6 +22,7 @@ from real_backend.errors import EngineError
 from real_backend.memory import free_device
 from real_backend.model_config import ModelConfig
 from real_backend.profiling.shape import Row
+from real_backend.runner import ModelRunner
 from sched_core.config import SchedulerConfig
 from sched_core.dispatch import dispatch
 from sched_core.plan import StepPlan
@@ -114,16 +116,18 @@ def _measure_steps(
     settings = SchedulerConfig(num_blocks=1, **scheduler)
     wanted = EngineOptions(**{**options, "kv_cache_noise": True})
     loaded = load_engine(ModelSource(**model), settings, wanted)
+    shapes = {name: [Row(*row) for row in rows] for name, rows in steps.items()}
     timings = []
-    for name, rows in steps.items():
-        timings.append(measure_step(loaded, name, [Row(*row) for row in rows], repeats))
+    for name, rows in shapes.items():
+        timings.append(measure_step(loaded, name, rows, repeats))
         if on_progress is not None:
-            on_progress(len(timings), len(steps))
-    return timings, loaded.facts
+            on_progress(len(timings), len(shapes))
+    # Once all are timed: a tracer that has run slows the launches after it.
+    return [_traced(loaded, timing, shapes[timing.name]) for timing in timings], loaded.facts
 
 
 def measure_step(loaded: LoadedEngine, name: str, rows: Sequence[Row], repeats: int) -> StepTiming:
-    """Medians over ``repeats`` of one step, and a trace of it."""
+    """Medians over ``repeats`` of one step, without a trace."""
     try:
         with repeatable(loaded, rows) as plan:
             return _time_step(loaded, name, plan, repeats)
@@ -131,13 +135,21 @@ def measure_step(loaded: LoadedEngine, name: str, rows: Sequence[Row], repeats: 
         return StepTiming(name=name, error=error.message)
 
 
+def _traced(loaded: LoadedEngine, timing: StepTiming, rows: Sequence[Row]) -> StepTiming:
+    if timing.device_ms is None:
+        return timing
+    with repeatable(loaded, rows) as plan:
+        return replace(timing, trace=trace_steps(partial(_run, loaded.runner, plan), _TRACED_STEPS))
+
+
+def _run(runner: ModelRunner, plan: StepPlan) -> int | None:
+    runner.launch(plan)
+    return runner.collect().device_ns
+
+
 def _time_step(loaded: LoadedEngine, name: str, plan: StepPlan, repeats: int) -> StepTiming:
     runner, clock = loaded.runner, WallClock()
-
-    def step() -> int | None:
-        runner.launch(plan)
-        return runner.collect().device_ns
-
+    step = partial(_run, runner, plan)
     step()  # a second time after the one that started the rows: everything is compiled and warm
     begun, device_ns = [clock.now()], []
     for _ in range(repeats):
@@ -151,7 +163,6 @@ def _time_step(loaded: LoadedEngine, name: str, plan: StepPlan, repeats: int) ->
         device_ms=median(spans) / 1e6 if spans else None,
         graph_mode=str(choice.mode),
         num_padded_tokens=choice.num_padded_tokens,
-        trace=trace_steps(step, _TRACED_STEPS) if spans else None,
     )
 
 

@@ -54,6 +54,11 @@ def test_rows_are_runs_in_the_output_folder_and_figures_in_one_file(bench, tmp_p
     assert (report["peaks"], report["device"]["name"]) == (None, "cpu")
 
 
+def test_the_runs_come_before_the_single_steps_whose_tracer_would_slow_them(bench):
+    shown = bench("--cases", "decode-1,graphs-512").out
+    assert shown.index("graphs-512:") < shown.index("decode-1:")
+
+
 def test_runs_that_are_there_are_not_made_again(bench, tmp_path):
     first = bench("--cases", "graphs-512,host-gap")
     before = sorted(path.name for path in (tmp_path / "out").iterdir())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from real_backend.bench import measure
 from real_backend.bench.measure import measure_step, measure_steps, probe
 from real_backend.bench.peaks import measure_peaks
 from real_backend.bench.repeated_step import repeatable
@@ -87,6 +88,25 @@ def test_the_cpu_has_no_peaks_but_the_models_shapes_are_known(tmp_path: Path) ->
     found = probe(**arguments(source, CONFIG, EngineOptions(device="cpu")))
     assert (found.device, found.peaks) == ("cpu", None)
     assert (found.model["hidden_size"], found.model["dtype_bytes"]) == (64, 4)
+
+
+def test_all_steps_are_timed_before_any_is_traced(loaded: LoadedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tracer slows the launches of its process for good."""
+    log: list[str] = []
+    time_step = measure._time_step
+
+    def timed(*arguments: object) -> measure.StepTiming:
+        log.append("timed")
+        return replace(time_step(*arguments), device_ms=1.0)  # as on a device, or nothing is traced
+
+    monkeypatch.setattr(measure, "load_engine", lambda *arguments: loaded)
+    monkeypatch.setattr(measure, "_time_step", timed)
+    monkeypatch.setattr(measure, "trace_steps", lambda step, repeats: log.append("traced"))
+    steps = {"decode": [(3, 1)], "prefill": [(0, 20)], "too long": [(127, 1)]}
+    source = ModelSource(name="Qwen/Qwen3-0.6B")
+    timings, _ = measure_steps(**arguments(source, CONFIG, EngineOptions(device="cpu")), steps=steps, repeats=1)
+    assert log == ["timed", "timed", "traced", "traced"]
+    assert [timing.name for timing in timings] == list(steps)
 
 
 @pytest.mark.parametrize("mark", [pytest.param("gpu", marks=on_gpu)])
