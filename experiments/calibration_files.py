@@ -46,6 +46,7 @@ class _Terms(_Fields):
     per_sample_us: Term = 0.0
     throttled_ms: Term = 0.0
     per_throttled_token_us: Term = 0.0
+    per_throttled_context_token_us: Term = 0.0
 
 
 class _Throttle(_Fields):

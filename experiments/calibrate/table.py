@@ -103,6 +103,7 @@ def _terms(terms: StepTerms) -> Iterator[tuple[str, str]]:
     yield "us per sampled row", _number(terms.per_sample_us)
     yield "throttled: ms", _number(terms.throttled_ms)
     yield "throttled: us per 1000 tokens", _number(1e3 * terms.per_throttled_token_us)
+    yield "throttled: us per 1000 keys", _number(1e3 * terms.per_throttled_context_token_us)
 
 
 def _number(value: float) -> str:

@@ -132,7 +132,8 @@ class _Mode:
         self._per_key = terms.per_prefill_key_us * NS_PER_US
         self._per_row = terms.per_row_us * NS_PER_US
         self._per_sample = terms.per_sample_us * NS_PER_US
-        self._slowdown = (terms.throttled_ms * NS_PER_MS, terms.per_throttled_token_us * NS_PER_US)
+        per_count = (terms.per_throttled_token_us * NS_PER_US, terms.per_throttled_context_token_us * NS_PER_US)
+        self._slowdown = (terms.throttled_ms * NS_PER_MS, *per_count)
         microseconds = (gap.base_ms * 1e3, gap.per_row_us, gap.per_started_us, gap.prefill_us)
         self._host = tuple(term * NS_PER_US for term in microseconds)
 
@@ -145,8 +146,8 @@ class _Mode:
 
     def slowdown_ns(self, features: StepFeatures) -> float:
         """What a throttle adds at most."""
-        constant, per_token = self._slowdown
-        return constant + per_token * features.num_padded_tokens
+        constant, per_token, per_context = self._slowdown
+        return constant + per_token * features.num_padded_tokens + per_context * features.decode_context
 
     def host_gap_ns(self, features: StepFeatures) -> float:
         _, rows, decodes, _, _, _, _, _, started, _, _ = features

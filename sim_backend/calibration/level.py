@@ -15,7 +15,7 @@ from sched_core.dispatch import GraphMode
 from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.predict import device_ns
 from sim_backend.calibration.robust import fit_non_negative
-from sim_backend.calibration.terms import MIN_STEPS, fit_terms
+from sim_backend.calibration.terms import MIN_STEPS, fit_terms, slowdown_columns
 from sim_backend.calibration.values import Throttle
 
 MIN_LOOP_STEPS = 30
@@ -44,7 +44,7 @@ def _factor(steps: MeasuredSteps, throttle: Throttle | None) -> float | None:
     alone, loop = known.where(~known.in_loop), known.where(known.in_loop)
     if len(alone) < MIN_STEPS or len(loop) < MIN_LOOP_STEPS:
         return None
-    terms = fit_terms(alone, alone.device_ns, GraphMode(str(steps.modes[0])))
-    expected, slowed = device_ns(terms, loop), loop.throttled(throttle)
-    columns = np.column_stack([expected, slowed, slowed * loop.features["num_padded_tokens"]])
+    mode = GraphMode(str(steps.modes[0]))
+    expected = device_ns(fit_terms(alone, alone.device_ns, mode), loop)
+    columns = np.column_stack([expected, *slowdown_columns(loop, mode, throttle).values()])
     return float(fit_non_negative(columns, loop.device_ns)[0])

@@ -76,10 +76,7 @@ def _linear_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode, thro
     never_falls = mode is not GraphMode.MIXED
     knots = eager_knots(tokens) if mode is GraphMode.EAGER else graph_knots(tokens)
     dense = rise_columns(tokens, knots) if never_falls else value_columns(tokens, knots)
-    slowed = steps.throttled(throttle)
-    slowdown = {"throttled_us": slowed}
-    if mode is not GraphMode.DECODE:  # decodes wait for memory, whatever their number
-        slowdown["per_throttled_token_us"] = slowed * tokens
+    slowdown = slowdown_columns(steps, mode, throttle)
     counts = _distinct({term: steps.features[name] for term, name in COLUMNS.items()} | slowdown)
     columns = np.column_stack([dense, *counts.values()])
     fitted = fit_non_negative(columns, target_ns / NS_PER_US)
@@ -90,6 +87,18 @@ def _linear_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode, thro
         throttled_ms=rounded(values.pop("throttled_us", 0.0) / 1e3),
         **values,
     )
+
+
+def slowdown_columns(steps: MeasuredSteps, mode: GraphMode, throttle: Throttle | None) -> dict[str, Floats]:
+    """What the terms of a throttle multiply, by term. Decodes wait for memory, however many and long they are."""
+    slowed = steps.throttled(throttle)
+    if mode is GraphMode.DECODE:
+        return {"throttled_us": slowed}
+    return {
+        "throttled_us": slowed,
+        "per_throttled_token_us": slowed * steps.features["num_padded_tokens"],
+        "per_throttled_context_token_us": slowed * steps.features["decode_context"],
+    }
 
 
 def _distinct(columns: Mapping[str, Floats]) -> dict[str, Floats]:

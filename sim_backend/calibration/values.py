@@ -19,8 +19,9 @@ class StepTerms:
     ``max(floor_ms, dense(padded tokens) + context + pairs + keys + rows + head)``: ``dense_knots_ms`` are
     (tokens, ms) pairs, ``per_context_token_us`` is paid per decode-context token, ``per_prefill_pair_us`` per
     query-key pair of prefill rows, ``per_prefill_key_us`` per key that prefill rows read, ``per_row_us`` per row and
-    ``per_sample_us`` per sampled row. ``floor_ms`` is the time that launching an eager step takes. ``throttled_ms`` and
-    ``per_throttled_token_us`` (per padded token) are added as far as the calibration's ``throttle`` says.
+    ``per_sample_us`` per sampled row. ``floor_ms`` is the time that launching an eager step takes. ``throttled_ms``,
+    ``per_throttled_token_us`` (per padded token) and ``per_throttled_context_token_us`` (per decode-context token) are
+    added as far as the calibration's ``throttle`` says.
 
     Raises:
         ValueError: a negative or non-finite number, or knots that do not ascend.
@@ -35,6 +36,7 @@ class StepTerms:
     per_sample_us: float = 0.0
     throttled_ms: float = 0.0
     per_throttled_token_us: float = 0.0
+    per_throttled_context_token_us: float = 0.0
 
     def __post_init__(self) -> None:
         _check_not_negative(self, skip="dense_knots_ms")

@@ -23,7 +23,13 @@ from tests.sim_backend.measured_steps import ENGINE, SIZES
 
 MS = 1_000_000
 DECODE = StepTerms(dense_knots_ms=((1, 5.0),), throttled_ms=0.2)
-MIXED = StepTerms(dense_knots_ms=((64, 6.0), (256, 9.0)), per_prefill_pair_us=0.001, per_throttled_token_us=4.0)
+MIXED = StepTerms(
+    dense_knots_ms=((64, 6.0), (256, 9.0)),
+    per_context_token_us=0.03,
+    per_prefill_pair_us=0.001,
+    per_throttled_token_us=4.0,
+    per_throttled_context_token_us=0.02,
+)
 THROTTLE = Throttle(time_constant_ms=50.0, from_share=0.4)
 
 times = st.floats(0.01, 500.0).map(lambda ms: ms * MS)
@@ -138,8 +144,8 @@ def bursts(throttle: Throttle | None, seed: int = 0) -> MeasuredSteps:
     while len(features) < 3000:
         features += [decode_step()] * int(rng.integers(1, 40))
         for _ in range(int(rng.integers(1, 25))):
-            tokens, pairs = int(rng.integers(33, 257)), int(rng.integers(100, 400_000))
-            features.append(prefill_step(tokens)._replace(prefill_pairs=pairs))
+            tokens, pairs, context = rng.integers((33, 100, 0), (257, 400_000, 60_000)).tolist()
+            features.append(prefill_step(tokens)._replace(prefill_pairs=pairs, decode_context=context))
     interval = np.array(price(CalibratedCostModel(calibration(throttle)), features), dtype=np.float64)
     device = interval - 0.5 * MS
     columns = {
@@ -166,6 +172,7 @@ def test_a_throttle_is_found_and_explains_the_steps() -> None:
     assert throttle == THROTTLE
     without, found = (fit_calibration(ENGINE, steps, "made up", each) for each in (None, throttle))
     assert found.modes[GraphMode.MIXED].per_throttled_token_us == pytest.approx(4.0, rel=0.1)
+    assert found.modes[GraphMode.MIXED].per_throttled_context_token_us == pytest.approx(0.02, rel=0.1)
     error = judge(found, steps).error()
     assert error is not None
     assert error.mape_percent < 0.3
