@@ -29,8 +29,7 @@ class Screen(Protocol):
 def run_bench(session: Session, selection: Selection, screen: Screen) -> BenchReport:
     """All selected rows; one that the device cannot run has a reason in place of figures.
 
-    Single steps come last: a tracer that has run once slows every later launch of the process, and an eager run by a
-    third.
+    Single steps come last, since they are traced: nothing is timed with a tracer in the process.
 
     Raises:
         ConfigError: the configuration is wrong, or there is no such device.

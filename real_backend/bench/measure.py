@@ -122,7 +122,7 @@ def _measure_steps(
         timings.append(measure_step(loaded, name, rows, repeats))
         if on_progress is not None:
             on_progress(len(timings), len(shapes))
-    # Once all are timed: a tracer that has run slows the launches after it.
+    # Once all are timed: a tracer that has run may slow the launches after it.
     return [_traced(loaded, timing, shapes[timing.name]) for timing in timings], loaded.facts
 
 

@@ -54,7 +54,7 @@ def test_rows_are_runs_in_the_output_folder_and_figures_in_one_file(bench, tmp_p
     assert (report["peaks"], report["device"]["name"]) == (None, "cpu")
 
 
-def test_the_runs_come_before_the_single_steps_whose_tracer_would_slow_them(bench):
+def test_the_runs_come_before_the_single_steps_which_are_traced(bench):
     shown = bench("--cases", "decode-1,graphs-512").out
     assert shown.index("graphs-512:") < shown.index("decode-1:")
 

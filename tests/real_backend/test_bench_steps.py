@@ -91,7 +91,7 @@ def test_the_cpu_has_no_peaks_but_the_models_shapes_are_known(tmp_path: Path) ->
 
 
 def test_all_steps_are_timed_before_any_is_traced(loaded: LoadedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tracer slows the launches of its process for good."""
+    """A tracer that has run may slow the launches after it."""
     log: list[str] = []
     time_step = measure._time_step
 
