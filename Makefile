@@ -1,11 +1,12 @@
 # Every target sets itself up in .venv on a fresh machine; only Python >= 3.11 is needed.
 PYTHON ?= python3
 VENV := .venv
+KERNELS := .venv-kernels
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := sched_core sim_backend real_backend experiments tests setup.py
 
-.PHONY: demo check test test-slow bench clean
+.PHONY: demo check test test-slow test-kernels bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/twinserve sweep configs/sweeps/token_budget.yaml --out out/demo
@@ -19,14 +20,20 @@ check: $(VENV)/.installed-dev
 test: check
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-test-slow: $(VENV)/.installed-slow
+test-slow: $(VENV)/.installed-slow test-kernels
 	$(BIN)/python -m pytest -m slow
+
+# The Triton kernels on the CPU, in Triton's interpreter.
+test-kernels: $(KERNELS)/.installed
+	TRITON_INTERPRET=1 $(KERNELS)/bin/python -m pytest -m "not gpu" tests/real_backend/test_batch.py \
+		tests/real_backend/test_attention_triton.py tests/real_backend/test_kernels_pointwise.py \
+		tests/real_backend/test_kernels_sample.py
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only
 
 clean:
-	rm -rf $(VENV) out build *.egg-info
+	rm -rf $(VENV) $(KERNELS) out build *.egg-info
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
@@ -42,4 +49,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed constraints-test.txt
 
 $(VENV)/.installed-slow: $(VENV)/.installed-dev
 	$(PIP) -c constraints-test.txt -e ".[real,dev,dask,ray,notebooks]"
+	touch $@
+
+$(KERNELS)/.installed: pyproject.toml constraints-kernels.txt
+	$(PYTHON) -m venv $(KERNELS)
+	$(KERNELS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-kernels.txt \
+		-e . torch triton pytest hypothesis
 	touch $@
