@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments.calibrate.facts import check_agreement
-from experiments.calibrate.source import Source, read_source
+from experiments.calibrate.readers import read_source
+from experiments.calibrate.source import Source
 from experiments.errors import ConfigError
 from sched_core.dispatch import GraphMode
 from sim_backend.calibration.errors import Judged, judge

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.calibrate.outcome import HELD_OUT, calibrate, spread_of
-from experiments.calibrate.source import read_source
+from experiments.calibrate.readers import read_source
 from experiments.calibration_files import read_calibration, write_calibration
 from experiments.cli import main
 from sched_core.dispatch import GraphMode
