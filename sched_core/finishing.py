@@ -13,7 +13,6 @@ from sched_core.request import Request
 from sched_core.running_table import RunningTable
 from sched_core.state import SchedulerState
 
-_NOBODY = np.empty(0, dtype=np.int64)
 _ONE = np.array(1)  # adding an array of no dimensions is faster than adding a Python number
 
 
@@ -32,21 +31,21 @@ def deliver(
     ids, then the length limit, then the backend's word.
     """
     table, token_ids = state.running, result.token_ids
-    ended = rows[list(result.ended)] if result.ended else _NOBODY
+    scripted = list(result.ended)
     if aborting:
         kept = ~np.isin(request_ids, list(aborting))
+        scripted = (np.cumsum(kept) - 1)[[place for place in scripted if kept[place]]].tolist() if scripted else []
         rows, request_ids, num_tokens = rows[kept], request_ids[kept], num_tokens[kept]
         token_ids = None if token_ids is None else token_ids[kept]
     known = num_tokens + _ONE
     table.num_tokens[rows] = known
     sampled = (TokensSampled(request_ids, token_ids),) if len(rows) else ()
-    due: list[int] = (known >= table.check_at[rows]).nonzero()[0].tolist()
-    scripted: list[int] = np.isin(rows, ended).nonzero()[0].tolist() if len(ended) else []
+    due = (known >= table.check_at[rows]).nonzero()[0]
     stopped = _stopped_by_id(table, rows, token_ids) if token_ids is not None and table.num_checking else []
     if token_ids is not None:
-        state.outputs.add(table.requests, rows, token_ids, {*due, *scripted, *stopped})
+        state.outputs.add(table.requests, rows, token_ids, {*due.tolist(), *scripted, *stopped})
     reasons = dict.fromkeys(rows[scripted].tolist(), FinishReason.STOP) if scripted else {}
-    if due:
+    if len(due):
         reasons |= _check_lengths(state, rows[due].tolist(), known[due].tolist())
     if stopped:
         reasons |= dict.fromkeys(rows[stopped].tolist(), FinishReason.STOP)

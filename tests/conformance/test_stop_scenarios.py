@@ -77,3 +77,23 @@ def test_no_token_is_computed_after_the_last_one_needed(max_tokens: int) -> None
     harness.add(*(make_request(i, length, max_tokens=max_tokens) for i, length in enumerate(lengths)))
     scheduled = sum(sum(step.values()) for step in harness.run())
     assert scheduled == sum(length + max_tokens - 1 for length in lengths)
+
+
+@pytest.mark.parametrize(
+    ("ended", "finished"),
+    [
+        ((1,), {0: FinishReason.ABORTED, 1: FinishReason.STOP}),
+        ((2,), {0: FinishReason.ABORTED, 2: FinishReason.STOP}),
+        ((0,), {0: FinishReason.ABORTED}),
+    ],
+)
+def test_the_backends_word_is_about_the_same_row_when_another_one_is_aborted(
+    ended: tuple[int, ...], finished: dict[int, FinishReason]
+) -> None:
+    harness = make_harness()
+    harness.add(*(make_request(index, length=4, max_tokens=9) for index in range(3)))
+    harness.step()
+    plan = harness.begin()
+    harness.abort(0)
+    harness.finish(plan, ended=ended)
+    assert harness.finished == finished
