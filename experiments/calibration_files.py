@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from experiments.atomic import write_files, write_text
 from experiments.catalog import read_section
@@ -86,7 +86,7 @@ class CalibrationFile(Section):
     modes: dict[Mode, _Terms]
     capture_sizes: CudaGraphSizes = CudaGraphSizes()
     host_gap: _HostGap = _HostGap()
-    throttle: _Throttle | None = None
+    throttles: dict[Mode, _Throttle] = Field(default_factory=dict)
     covered: dict[str, Annotated[tuple[int, int], FromList]]
     held_out: _HeldOut | None = None
 
@@ -102,7 +102,7 @@ class CalibrationFile(Section):
         values["modes"] = {GraphMode(mode): terms.value() for mode, terms in self.modes.items()}
         values["capture_sizes"] = CaptureSizes(**dict(self.capture_sizes))
         values["host_gap"] = self.host_gap.value()
-        values["throttle"] = None if self.throttle is None else self.throttle.value()
+        values["throttles"] = {GraphMode(mode): throttle.value() for mode, throttle in self.throttles.items()}
         values["held_out"] = None if self.held_out is None else HeldOutError(**dict(self.held_out))
         return Calibration(**values)
 
@@ -132,7 +132,8 @@ def check_destination(path: Path, option: str) -> None:
 def write_calibration(calibration: Calibration, path: Path) -> None:
     """Writes a file that ``read_calibration`` reads back as the same value; it appears whole or not at all."""
     data: dict[str, Any] = {"version": 1, **asdict(calibration)}
-    data["modes"] = {str(mode): terms for mode, terms in data["modes"].items()}
+    for per_mode in ("modes", "throttles"):
+        data[per_mode] = {str(mode): values for mode, values in data[per_mode].items()}
     write_text(path, dump_yaml(_plain(data)))
 
 

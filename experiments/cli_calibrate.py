@@ -27,7 +27,7 @@ def calibrate(
 
     from experiments.calibrate.outcome import calibrate as fit
     from experiments.calibrate.picture import plot_outcome
-    from experiments.calibrate.table import errors_table, gap_line, terms_table, throttle_line, worst_table
+    from experiments.calibrate.table import errors_table, gap_line, terms_table, throttle_lines, worst_table
     from experiments.calibration_files import check_destination, write_calibration
 
     check_destination(out, "-o")
@@ -36,7 +36,8 @@ def calibrate(
     console = Console()
     console.print(terms_table(outcome))
     console.print(gap_line(outcome.calibration.host_gap), highlight=False)
-    console.print(throttle_line(outcome.calibration.throttle), highlight=False)
+    for line in throttle_lines(outcome.calibration.throttles):
+        console.print(line, highlight=False)
     for table in (errors_table(outcome), worst_table(outcome)):
         console.print(table)
     for note in outcome.notes:

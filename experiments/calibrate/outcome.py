@@ -18,7 +18,7 @@ from sim_backend.calibration.fit import TooFewStepsError, fit_calibration
 from sim_backend.calibration.level import at_loop_level
 from sim_backend.calibration.measured import MeasuredSteps, join
 from sim_backend.calibration.terms import MIN_STEPS
-from sim_backend.calibration.throttle_fit import fit_throttle
+from sim_backend.calibration.throttle_fit import fit_throttles
 from sim_backend.calibration.values import Calibration
 
 HELD_OUT = "held out"
@@ -52,11 +52,11 @@ def calibrate(folders: Sequence[Path], held_out: Sequence[Path] = (), num_blocks
     judges = [read_source(folder, num_blocks) for folder in held_out]
     check_agreement([source.facts for source in (*sources, *judges)])
     measured = join([source.steps for source in sources])
-    throttle = fit_throttle(measured)
-    steps, levels = at_loop_level(measured, throttle)
+    throttles = fit_throttles(measured)
+    steps, levels = at_loop_level(measured, throttles)
     smallest = min((source.facts.engine for source in sources), key=lambda engine: engine.num_blocks)
     try:
-        calibration = fit_calibration(smallest, steps, _origin(sources, judges), throttle)
+        calibration = fit_calibration(smallest, steps, _origin(sources, judges), throttles)
     except TooFewStepsError as error:
         raise ConfigError(str(error), file=", ".join(str(folder) for folder in folders)) from error
     split = judge(calibration, steps.where(steps.held_out))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from rich.table import Table
@@ -39,14 +39,13 @@ def gap_line(gap: HostGap) -> str:
     )
 
 
-def throttle_line(throttle: Throttle | None) -> str:
+def throttle_lines(throttles: Mapping[GraphMode, Throttle]) -> list[str]:
     """When the device slows down, in words."""
-    if throttle is None:
-        return "throttle: none seen"
-    return (
-        f"throttle: slower once over {throttle.from_share:.0%} of the last {throttle.time_constant_ms:g} ms or so"
-        " went to prompt tokens"
-    )
+    return [
+        f"throttle: {mode} steps are slower once over {throttle.from_share:.0%} of the last "
+        f"{throttle.time_constant_ms:g} ms or so went to prompt tokens"
+        for mode, throttle in throttles.items()
+    ] or ["throttle: none seen"]
 
 
 def errors_table(outcome: Outcome) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from copy import copy
 from typing import Literal
 
@@ -45,7 +46,7 @@ class CalibratedCostModel:
             (StepFeatures._fields.index(name), least, greatest)
             for name, (least, greatest) in calibration.covered.items()
         ]
-        self._throttling = None if calibration.throttle is None else _Throttling(calibration.throttle)
+        self._throttling = _Throttling(calibration.throttles) if calibration.throttles else None
         self._out_of_range = out_of_range
         self._warned: set[str] = set()
 
@@ -92,20 +93,24 @@ class CalibratedCostModel:
 
 
 class _Throttling:
-    """A throttle with the work that it remembers."""
+    """Throttles with the work that they remember: every step counts for each of them."""
 
-    __slots__ = ("_throttle", "_work")
+    __slots__ = ("_throttles",)
 
-    def __init__(self, throttle: Throttle) -> None:
-        self._throttle = throttle
-        self._work = RecentWork(throttle.time_constant_ms * NS_PER_MS)
+    def __init__(self, throttles: Mapping[GraphMode, Throttle]) -> None:
+        self._throttles = {
+            mode: (throttle, RecentWork(throttle.time_constant_ms * NS_PER_MS)) for mode, throttle in throttles.items()
+        }
 
     def slowed(self, features: StepFeatures, start: int, device: float, gap: float, slowdown: float) -> float:
         """``device`` and as much of ``slowdown`` as the steps before and this one itself bring about."""
         prefills = features.prefill_tokens > 0
-        share = self._work.mean_during(start, device if prefills else 0.0, device + gap)
-        device += slowdown * self._throttle.extent(share)
-        self._work.passes(start, device if prefills else 0.0, device + gap)
+        own = self._throttles.get(features.graph_mode)
+        if own is not None:
+            throttle, work = own
+            device += slowdown * throttle.extent(work.mean_during(start, device if prefills else 0.0, device + gap))
+        for _, work in self._throttles.values():
+            work.passes(start, device if prefills else 0.0, device + gap)
         return device
 
 

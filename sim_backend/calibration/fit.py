@@ -22,7 +22,7 @@ class TooFewStepsError(ValueError):
 
 
 def fit_calibration(
-    engine: MeasuredEngine, steps: MeasuredSteps, origin: str, throttle: Throttle | None = None
+    engine: MeasuredEngine, steps: MeasuredSteps, origin: str, throttles: Mapping[GraphMode, Throttle] | None = None
 ) -> Calibration:
     """Terms per graph mode and the host gap, fitted to what is not held out, with the error on what is.
 
@@ -33,26 +33,28 @@ def fit_calibration(
     Raises:
         TooFewStepsError: no mode has enough steps.
     """
-    fitted = steps.where(~steps.held_out)
+    fitted, throttles = steps.where(~steps.held_out), throttles or {}
     calibration = Calibration(
         **{fact.name: getattr(engine, fact.name) for fact in fields(MeasuredEngine)},
         origin=origin,
-        modes=_modes(fitted, throttle),
-        throttle=throttle,
+        modes=_modes(fitted, throttles),
+        throttles=throttles,
         host_gap=_host_gap(fitted),
         covered=_covered(fitted),
     )
     return held_out_error(calibration, steps.where(steps.held_out))
 
 
-def _modes(steps: MeasuredSteps, throttle: Throttle | None) -> Mapping[GraphMode, StepTerms]:
+def _modes(steps: MeasuredSteps, throttles: Mapping[GraphMode, Throttle]) -> Mapping[GraphMode, StepTerms]:
     target = steps.device_ns if steps.timed_on_device else steps.interval_ns
     rows = {mode: steps.modes == str(mode) for mode in GraphMode}
     enough = {mode: rows for mode, rows in rows.items() if rows.sum() >= MIN_STEPS}
     if not enough:
         counts = ", ".join(f"{mode} {rows[mode].sum()}" for mode in GraphMode)
         raise TooFewStepsError(f"too few steps to fit ({counts}); every graph mode needs at least {MIN_STEPS}")
-    return {mode: fit_terms(steps.where(rows), target[rows], mode, throttle) for mode, rows in enough.items()}
+    return {
+        mode: fit_terms(steps.where(rows), target[rows], mode, throttles.get(mode)) for mode, rows in enough.items()
+    }
 
 
 def _host_gap(steps: MeasuredSteps) -> HostGap:

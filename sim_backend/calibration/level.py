@@ -22,15 +22,16 @@ MIN_LOOP_STEPS = 30
 
 
 def at_loop_level(
-    steps: MeasuredSteps, throttle: Throttle | None = None
+    steps: MeasuredSteps, throttles: Mapping[GraphMode, Throttle] | None = None
 ) -> tuple[MeasuredSteps, Mapping[GraphMode, float]]:
     """``steps`` with the device times of those launched alone multiplied by one factor per graph mode.
 
     A factor is how much longer a step of the loop takes than terms fitted to the lone shapes of its mode say, apart
-    from what ``throttle`` adds; rows that are held out have no part in it. Modes measured in one way only are left as
+    from what its throttle adds; rows that are held out have no part in it. Modes measured in one way only are left as
     they are.
     """
-    factors = {mode: factor for mode in GraphMode if (factor := _factor(steps.of(mode), throttle)) is not None}
+    found = {mode: _factor(steps.of(mode), (throttles or {}).get(mode)) for mode in GraphMode}
+    factors = {mode: factor for mode, factor in found.items() if factor is not None}
     scale = np.ones(len(steps))
     for mode, factor in factors.items():
         scale[(steps.modes == str(mode)) & ~steps.in_loop] = factor

@@ -44,6 +44,6 @@ def predicted_ns(calibration: Calibration, steps: MeasuredSteps) -> Floats:
     total = np.full(len(steps), np.nan)
     for mode, terms in calibration.modes.items():
         rows = steps.modes == str(mode)
-        total[rows] = device_ns(terms, steps.where(rows), calibration.throttle)
+        total[rows] = device_ns(terms, steps.where(rows), calibration.throttles.get(mode))
     with_gap = steps.in_loop | ~np.isfinite(steps.device_ns)
     return total + np.where(with_gap, host_gap_ns(calibration.host_gap, steps), 0.0)

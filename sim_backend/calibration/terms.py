@@ -70,11 +70,11 @@ def rounded(value: float) -> float:
 
 
 def _linear_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode, throttle: Throttle | None) -> StepTerms:
-    """Terms without a floor. Only over mixed graphs may the dense part fall: their matrix products fill tiles or not,
-    and each size has kernels of its own; decodes stream the weights, and eager sizes share their kernels."""
+    """Terms without a floor. Over graphs the dense part may fall: each size has matrix products of its own, and a
+    library may choose better ones for 16 rows than for 8; eager sizes share their kernels."""
     tokens = steps.features["num_padded_tokens"]
-    never_falls = mode is not GraphMode.MIXED
-    knots = eager_knots(tokens) if mode is GraphMode.EAGER else graph_knots(tokens)
+    never_falls = mode is GraphMode.EAGER
+    knots = eager_knots(tokens) if never_falls else graph_knots(tokens)
     dense = rise_columns(tokens, knots) if never_falls else value_columns(tokens, knots)
     slowdown = slowdown_columns(steps, mode, throttle)
     counts = _distinct({term: steps.features[name] for term, name in COLUMNS.items()} | slowdown)

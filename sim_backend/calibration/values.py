@@ -21,7 +21,7 @@ class StepTerms:
     query-key pair of prefill rows, ``per_prefill_key_us`` per key that prefill rows read, ``per_row_us`` per row and
     ``per_sample_us`` per sampled row. ``floor_ms`` is the time that launching an eager step takes. ``throttled_ms``,
     ``per_throttled_token_us`` (per padded token) and ``per_throttled_context_token_us`` (per decode-context token) are
-    added as far as the calibration's ``throttle`` says.
+    added as far as the calibration's throttle for such steps says.
 
     Raises:
         ValueError: a negative or non-finite number, or knots that do not ascend.
@@ -46,6 +46,8 @@ class StepTerms:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
     """A power limit: the clock falls as more of the recent time went to steps with prompt tokens (``recent_work.py``).
+
+    It comes back slowly, and steps of one kind feel it longer than those of another.
 
     Nothing happens up to the share ``from_share`` (0 to less than 1), all of it at the share 1, in proportion between;
     ``time_constant_ms`` is how far back the share reaches.
@@ -112,8 +114,8 @@ class MeasuredEngine:
 class Calibration(MeasuredEngine):
     """Fitted step times of one engine on one GPU, with their origin.
 
-    ``modes`` has the terms per graph mode (keys ``eager``, ``decode``, ``mixed``). ``throttle`` is None where load was
-    not seen to slow the device down. ``covered`` maps fields of ``StepFeatures`` to the (least, greatest) value seen
+    ``modes`` has the terms per graph mode (keys ``eager``, ``decode``, ``mixed``), ``throttles`` those modes that load
+    was seen to slow down. ``covered`` maps fields of ``StepFeatures`` to the (least, greatest) value seen
     while fitting. ``held_out`` is None where nothing was held out.
     ``origin`` says in words where the numbers come from.
 
@@ -124,7 +126,7 @@ class Calibration(MeasuredEngine):
     origin: str
     modes: Mapping[GraphMode, StepTerms]
     host_gap: HostGap = field(default_factory=HostGap)
-    throttle: Throttle | None = None
+    throttles: Mapping[GraphMode, Throttle] = field(default_factory=dict)
     covered: Mapping[str, tuple[int, int]]
     held_out: HeldOutError | None = None
 

@@ -44,7 +44,7 @@ def throttling():
         block_size=16,
         origin="made up",
         modes=dict.fromkeys(GraphMode, terms),
-        throttle=Throttle(time_constant_ms=200.0, from_share=0.0),
+        throttles=dict.fromkeys(GraphMode, Throttle(time_constant_ms=200.0, from_share=0.0)),
         covered={},
     )
     return CalibratedCostModel(calibration)

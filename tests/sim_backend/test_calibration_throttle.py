@@ -17,7 +17,7 @@ from sim_backend.calibration.fit import fit_calibration
 from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.recent_work import TIME_CONSTANTS_MS, RecentWork, recent_shares
 from sim_backend.calibration.split import held_out_blocks
-from sim_backend.calibration.throttle_fit import fit_throttle
+from sim_backend.calibration.throttle_fit import fit_throttles
 from sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
 from tests.sim_backend.measured_steps import ENGINE, SIZES
 
@@ -31,6 +31,7 @@ MIXED = StepTerms(
     per_throttled_context_token_us=0.02,
 )
 THROTTLE = Throttle(time_constant_ms=50.0, from_share=0.4)
+SLOWER = Throttle(time_constant_ms=100.0, from_share=0.2)
 
 times = st.floats(0.01, 500.0).map(lambda ms: ms * MS)
 shares = st.floats(0.0, 1.0)
@@ -47,7 +48,7 @@ def calibration(throttle: Throttle | None = THROTTLE) -> Calibration:
         origin="made up",
         modes={GraphMode.DECODE: DECODE, GraphMode.MIXED: MIXED},
         host_gap=HostGap(base_ms=0.5),
-        throttle=throttle,
+        throttles={} if throttle is None else {GraphMode.MIXED: throttle, GraphMode.DECODE: SLOWER},
         covered={},
         capture_sizes=SIZES,
     )
@@ -168,9 +169,10 @@ def bursts(throttle: Throttle | None, seed: int = 0) -> MeasuredSteps:
 
 def test_a_throttle_is_found_and_explains_the_steps() -> None:
     steps = bursts(THROTTLE)
-    throttle = fit_throttle(steps)
-    assert throttle == THROTTLE
-    without, found = (fit_calibration(ENGINE, steps, "made up", each) for each in (None, throttle))
+    throttles = fit_throttles(steps)
+    assert throttles == {GraphMode.MIXED: THROTTLE, GraphMode.DECODE: SLOWER}
+    without, found = (fit_calibration(ENGINE, steps, "made up", each) for each in (None, throttles))
+    assert found.modes[GraphMode.DECODE].throttled_ms == pytest.approx(0.2, rel=0.1)
     assert found.modes[GraphMode.MIXED].per_throttled_token_us == pytest.approx(4.0, rel=0.1)
     assert found.modes[GraphMode.MIXED].per_throttled_context_token_us == pytest.approx(0.02, rel=0.1)
     error = judge(found, steps).error()
@@ -184,7 +186,7 @@ def test_a_throttle_is_found_and_explains_the_steps() -> None:
 def test_no_throttle_is_found_where_there_is_none() -> None:
     steps = bursts(None)
     noise = 1 + 0.01 * np.random.default_rng(1).standard_normal(len(steps))
-    assert fit_throttle(replace(steps, device_ns=steps.device_ns * noise)) is None
+    assert fit_throttles(replace(steps, device_ns=steps.device_ns * noise)) == {}
 
 
 @pytest.mark.parametrize(
