@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from real_backend.batch import FlatBatch
-from sched_core.dispatch import Dispatch, GraphMode
+from sched_core.config import SchedulerConfig
+from sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 
 Fields: TypeAlias = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 
@@ -31,6 +32,17 @@ class Capacity:
     max_rows: int
     max_blocks: int
     num_slots: int
+
+    @classmethod
+    def of(cls, scheduler: SchedulerConfig, sizes: CaptureSizes) -> Capacity:
+        """What any step of the scheduler's needs, padded to any of the graphs of these sizes."""
+        largest_step = min(scheduler.max_num_batched_tokens, scheduler.max_num_seqs * scheduler.max_model_len)
+        return cls(
+            max_tokens=max((largest_step, *sizes.decode, *sizes.mixed)),
+            max_rows=max((scheduler.max_num_seqs, *sizes.decode)),
+            max_blocks=-(-scheduler.max_model_len // scheduler.block_size),
+            num_slots=scheduler.max_num_seqs,
+        )
 
 
 class StepBuffers:

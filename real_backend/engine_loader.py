@@ -61,7 +61,7 @@ def load_engine(source: ModelSource, scheduler: SchedulerConfig, options: Engine
         model = _load_model(source, config, device, scheduler.max_model_len, options.seed)
         attention = _attention(options.attention_backend, model, scheduler.block_size)
         sizes = _capture_sizes(options, attention, scheduler)
-        capacity = _capacity(scheduler, sizes)
+        capacity = Capacity.of(scheduler, sizes)
         pool = _pool(model, attention, capacity, scheduler.block_size, options, total_bytes)
         runner = _runner(model, attention, capacity, replace(scheduler, num_blocks=pool.num_blocks), sizes, options)
     return LoadedEngine(
@@ -154,16 +154,6 @@ def _capture_sizes(options: EngineOptions, attention: AttentionBackend, schedule
             key="engine.cuda_graph_sizes",
         )
     return sizes
-
-
-def _capacity(scheduler: SchedulerConfig, sizes: CaptureSizes) -> Capacity:
-    largest_step = min(scheduler.max_num_batched_tokens, scheduler.max_num_seqs * scheduler.max_model_len)
-    return Capacity(
-        max_tokens=max((largest_step, *sizes.decode, *sizes.mixed)),
-        max_rows=max((scheduler.max_num_seqs, *sizes.decode)),
-        max_blocks=-(-scheduler.max_model_len // scheduler.block_size),
-        num_slots=scheduler.max_num_seqs,
-    )
 
 
 def _pool(

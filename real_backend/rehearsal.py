@@ -89,12 +89,6 @@ def _small(scheduler: SchedulerConfig) -> SchedulerConfig:
 
 
 def _staging(config: SchedulerConfig, capture_sizes: CaptureSizes) -> StepStaging:
-    most_tokens = min(config.max_num_batched_tokens, config.max_num_seqs * config.max_model_len)
-    capacity = Capacity(
-        max_tokens=max((most_tokens, *capture_sizes.decode, *capture_sizes.mixed)),
-        max_rows=max((config.max_num_seqs, *capture_sizes.decode)),
-        max_blocks=-(-config.max_model_len // config.block_size),
-        num_slots=config.max_num_seqs,
-    )
+    capacity = Capacity.of(config, capture_sizes)
     buffers = StepBuffers(capacity, torch.device("cpu"), filler_block=config.num_blocks)
     return StepStaging(RequestStates(buffers, vocab_size=2, seed=0), buffers, capture_sizes)

@@ -101,7 +101,7 @@ class ModelRunner:
         return device_ns
 
     def _launch(self, step: StagedStep) -> None:
-        count = len(step.sampling)
+        count = step.sampling.count
         hidden = self._hidden(step, count)
         if count:
             logits = self._executor.logits(hidden)
@@ -123,7 +123,7 @@ class ModelRunner:
 
 def sampling_tensors(fields: dict[str, torch.Tensor], rows: SamplingRows) -> SamplingTensors:
     """The sampler's view of the rows that ``expand_rows`` worked out."""
-    count = len(rows)
+    count = rows.count
     pairs = np.array(rows.forbidden, dtype=np.int64).reshape(-1, 2)
     forbidden = torch.from_numpy(pairs).to(fields["seed"].device).T if len(pairs) else None
     return SamplingTensors(

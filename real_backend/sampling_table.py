@@ -44,9 +44,6 @@ class SamplingRows:
     any_truncated: bool
     forbidden: tuple[tuple[int, int], ...] = ()
 
-    def __len__(self) -> int:
-        return self.count
-
 
 class SamplingTable:
     """One row of parameters per slot. A request without a seed gets one from the run's seed and its id.
