@@ -22,20 +22,16 @@ from experiments.errors import ConfigError
 from experiments.yaml_loader import dump_yaml, read_yaml
 from sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphMode
 from sched_core.features import StepFeatures
-from sim_backend.calibration.values import Calibration, HeldOutError, HostGap, StepTerms
+from sim_backend.calibration.values import HeldOutError, HostGap, StepTerms
+from tests.sim_backend.measured_steps import made_up
 
 MODEL = SimpleNamespace(name="Qwen/Qwen3-8B", dtype="bfloat16")
 ENGINE = SimpleNamespace(block_size=16, gpu_memory_utilization=0.9, max_num_batched_tokens=512, max_num_seqs=64)
 STEP = StepFeatures(100, 2, 1, 50, 99, 4950, 99, 2, 1, GraphMode.EAGER, 100)
-CALIBRATION = Calibration(
-    gpu="some GPU",
-    model="some model",
-    dtype="bfloat16",
-    attention_backend="fa2",
-    num_blocks=100,
+CALIBRATION = made_up(
+    {GraphMode.EAGER: StepTerms(dense_knots_ms=((1.0, 10.0), (512.0, 50.5)), floor_ms=12.5)},
     block_size=256,
     origin="made up: for a test",
-    modes={GraphMode.EAGER: StepTerms(dense_knots_ms=((1.0, 10.0), (512.0, 50.5)), floor_ms=12.5)},
     capture_sizes=CaptureSizes(decode=(1, 2, 4)),
     host_gap=HostGap(base_ms=0.25),
     covered={"num_tokens": (1, 512)},

@@ -18,9 +18,10 @@ from experiments.validation.step_times import StepTimes, measured_times, predict
 from experiments.validation.warp import TimeWarp, warped
 from sched_core.dispatch import GraphMode
 from sim_backend.calibration.cost_model import CalibratedCostModel
-from sim_backend.calibration.values import Calibration, StepTerms, Throttle
+from sim_backend.calibration.values import StepTerms, Throttle
 from sim_backend.linear import LinearCostModel, LinearTerms
 from tests.experiments.records import MS, Life, make_record
+from tests.sim_backend.measured_steps import made_up
 
 steps = st.lists(st.tuples(st.integers(0, 10**10), st.integers(1, 10**9)), min_size=1, max_size=20)
 
@@ -35,18 +36,8 @@ def timeline(waits_and_durations):
 def throttling():
     """A cost model under which every prefill makes the next one longer."""
     terms = StepTerms(dense_knots_ms=((1.0, 2.0),), throttled_ms=5.0)
-    calibration = Calibration(
-        gpu="some GPU",
-        model="some model",
-        dtype="bfloat16",
-        attention_backend="fa2",
-        num_blocks=100,
-        block_size=16,
-        origin="made up",
-        modes=dict.fromkeys(GraphMode, terms),
-        throttles=dict.fromkeys(GraphMode, Throttle(time_constant_ms=200.0, from_share=0.0)),
-        covered={},
-    )
+    throttle = Throttle(time_constant_ms=200.0, from_share=0.0)
+    calibration = made_up(dict.fromkeys(GraphMode, terms), throttles=dict.fromkeys(GraphMode, throttle))
     return CalibratedCostModel(calibration)
 
 

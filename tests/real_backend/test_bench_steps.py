@@ -14,10 +14,11 @@ from real_backend.bench.measure import measure_step, measure_steps, probe
 from real_backend.bench.peaks import measure_peaks
 from real_backend.bench.repeated_step import repeatable
 from real_backend.engine_config import EngineOptions, ModelSource
-from real_backend.engine_loader import LoadedEngine, load_engine
+from real_backend.engine_loader import LoadedEngine
 from real_backend.errors import EngineError
 from real_backend.profiling.shape import Row
 from sched_core.config import SchedulerConfig
+from tests.real_backend.cpu_engine import load_on_cpu
 from tests.real_backend.devices import on_gpu
 from tests.real_backend.tiny_qwen3 import save_checkpoint
 
@@ -29,10 +30,8 @@ ROWS = [Row(30, 1), Row(7, 1), Row(0, 20), Row(16, 5)]
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedEngine:
-    folder = save_checkpoint(tmp_path_factory.mktemp("model"))
-    options = EngineOptions(device="cpu", num_gpu_blocks_override=CONFIG.num_blocks, kv_cache_noise=True)
-    return load_engine(ModelSource(path=str(folder)), CONFIG, options)
+def loaded(folder: Path) -> LoadedEngine:
+    return load_on_cpu(folder, CONFIG, kv_cache_noise=True)
 
 
 def test_every_repetition_draws_the_same_tokens(loaded: LoadedEngine) -> None:

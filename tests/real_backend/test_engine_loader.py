@@ -22,14 +22,8 @@ from sched_core.prompt import Prompt
 from sched_core.record import Recorder
 from sched_core.spec import RequestSpec, SamplingParams
 from sched_core.traffic import Traffic
-from tests.real_backend.tiny_qwen3 import save_checkpoint
 
 SCHEDULER = SchedulerConfig(num_blocks=1, block_size=8, max_model_len=64)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp("model"))
 
 
 def load(source: ModelSource, scheduler: SchedulerConfig = SCHEDULER, **options: Any) -> Any:

@@ -27,21 +27,15 @@ from sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from sched_core.features import StepFeatures, step_features
 from sched_core.plan import StepPlan
 from sched_core.policies.registry import build_policies
-from tests.real_backend.tiny_qwen3 import save_checkpoint
+from tests.real_backend.cpu_engine import load_on_cpu
 
 CONFIG = SchedulerConfig(num_blocks=40, block_size=8, max_num_batched_tokens=24, max_num_seqs=4, max_model_len=64)
 LIMITS = Limits.of(CONFIG)
 SIZES = CaptureSizes(decode=(1, 2, 4), mixed=(8, 16))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp("model"))
-
-
 def load(folder: Path) -> LoadedEngine:
-    options = EngineOptions(device="cpu", num_gpu_blocks_override=CONFIG.num_blocks, kv_cache_noise=True)
-    return load_engine(ModelSource(path=str(folder)), CONFIG, options)
+    return load_on_cpu(folder, CONFIG, kv_cache_noise=True)
 
 
 def with_sizes(loaded: LoadedEngine, sizes: CaptureSizes) -> LoadedEngine:

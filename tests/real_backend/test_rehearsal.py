@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from real_backend import prompt_ids
-from real_backend.engine_config import EngineOptions, ModelSource
-from real_backend.engine_loader import LoadedEngine, load_engine
+from real_backend.engine_loader import LoadedEngine
 from real_backend.errors import EngineError
 from real_backend.prompt_ids import PromptIds
 from real_backend.rehearsal import Rehearsal
@@ -23,7 +22,8 @@ from sched_core.plan import StepResult
 from sched_core.prompt import Prompt
 from sched_core.spec import RequestSpec, SamplingParams
 from sched_core.token_ids import prompt_token_ids
-from tests.real_backend.tiny_qwen3 import VOCAB_SIZE, save_checkpoint
+from tests.real_backend.cpu_engine import load_on_cpu
+from tests.real_backend.tiny_qwen3 import VOCAB_SIZE
 
 CONFIG = SchedulerConfig(num_blocks=40, block_size=8, max_num_batched_tokens=24, max_num_seqs=4, max_model_len=64)
 
@@ -64,11 +64,6 @@ def test_a_rehearsal_starts_and_ends_requests_for_ever_whatever_the_engine(
     assert rehearsal._num_requests > first + 5
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp("model"))
-
-
 class SlowDevice:
     """A timer whose steps are seen to end at the third look, having taken ``device_ns``."""
 
@@ -101,11 +96,6 @@ class Spare:
         self.parts += 1
 
 
-def load(folder: Path) -> LoadedEngine:
-    options = EngineOptions(device="cpu", num_gpu_blocks_override=CONFIG.num_blocks)
-    return load_engine(ModelSource(path=str(folder)), CONFIG, options)
-
-
 def run_steps(loaded: LoadedEngine, device_ns: int, count: int, *, expected: bool = False) -> tuple[Spare, ModelRunner]:
     """``count`` decode steps of one request on a device that takes ``device_ns``."""
     spare, one = Spare(), loaded.runner
@@ -125,18 +115,18 @@ def run_steps(loaded: LoadedEngine, device_ns: int, count: int, *, expected: boo
 
 
 def test_the_host_rehearses_until_the_device_is_done(folder: Path) -> None:
-    spare, _ = run_steps(load(folder), device_ns=3_600_000_000_000, count=4)
+    spare, _ = run_steps(load_on_cpu(folder, CONFIG), device_ns=3_600_000_000_000, count=4)
     assert spare.parts == 4 * 2
 
 
 def test_the_host_only_watches_when_a_step_is_about_to_end(folder: Path) -> None:
     """By the time that the last such step took: the prefill and the first decode step know of none."""
-    spare, _ = run_steps(load(folder), device_ns=0, count=6)
+    spare, _ = run_steps(load_on_cpu(folder, CONFIG), device_ns=0, count=6)
     assert spare.parts == 2 * 2
 
 
 def test_prompts_are_made_before_anything_is_rehearsed(folder: Path) -> None:
-    spare, runner = run_steps(load(folder), device_ns=3_600_000_000_000, count=1, expected=True)
+    spare, runner = run_steps(load_on_cpu(folder, CONFIG), device_ns=3_600_000_000_000, count=1, expected=True)
     assert spare.parts == 1
     assert not runner._staging.states.prepare()
 

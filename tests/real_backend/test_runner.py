@@ -12,8 +12,7 @@ import torch
 from real_backend.buffers import Capacity, StepBuffers
 from real_backend.clock import ManualClock
 from real_backend.driver import RunOutcome, run_real
-from real_backend.engine_config import EngineOptions, ModelSource
-from real_backend.engine_loader import LoadedEngine, load_engine
+from real_backend.engine_loader import LoadedEngine
 from real_backend.executor import Executor, StepShape
 from real_backend.request_state import RequestStates
 from real_backend.runner import ModelRunner
@@ -27,7 +26,8 @@ from sched_core.prompt import Prompt
 from sched_core.record import Recorder, RunRecord
 from sched_core.spec import RequestSpec, SamplingParams
 from sched_core.traffic import Traffic
-from tests.real_backend.tiny_qwen3 import VOCAB_SIZE, save_checkpoint
+from tests.real_backend.cpu_engine import load_on_cpu
+from tests.real_backend.tiny_qwen3 import VOCAB_SIZE
 
 CONFIG = SchedulerConfig(
     num_blocks=24,
@@ -39,14 +39,8 @@ CONFIG = SchedulerConfig(
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp("model"))
-
-
 def load(folder: Path, config: SchedulerConfig = CONFIG) -> LoadedEngine:
-    options = EngineOptions(device="cpu", num_gpu_blocks_override=config.num_blocks)
-    return load_engine(ModelSource(path=str(folder)), config, options)
+    return load_on_cpu(folder, config)
 
 
 def make_specs(sampling: SamplingParams, lengths: tuple[int, ...] = (5, 30, 17, 3, 21, 9, 12)) -> list[RequestSpec]:

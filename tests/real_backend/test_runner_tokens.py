@@ -18,15 +18,10 @@ from sched_core.prompt import Prompt
 from sched_core.record import Recorder, RunRecord
 from sched_core.spec import RequestSpec, SamplingParams
 from sched_core.traffic import Traffic
-from tests.real_backend.tiny_qwen3 import VOCAB_SIZE, Reference, save_checkpoint
+from tests.real_backend.tiny_qwen3 import VOCAB_SIZE, Reference
 
 MILLISECOND = 1_000_000
 NUM_OUTPUTS = 10
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_checkpoint(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
-"""Made-up measured steps whose device times follow given terms exactly."""
+"""A made-up engine: calibrations of it, and measured steps whose device times follow given terms exactly."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from sim_backend.calibration.measured import MeasuredSteps
 from sim_backend.calibration.predict import device_ns, host_gap_ns
 from sim_backend.calibration.recent_work import unknown_shares
 from sim_backend.calibration.split import held_out_blocks
-from sim_backend.calibration.values import HostGap, MeasuredEngine
+from sim_backend.calibration.values import Calibration, HostGap, MeasuredEngine
 
 SIZES = CaptureSizes(decode=(1, 8, 32), mixed=(64, 256))
 ENGINE = MeasuredEngine(
@@ -23,6 +23,12 @@ ENGINE = MeasuredEngine(
     block_size=16,
     capture_sizes=SIZES,
 )
+
+
+def made_up(modes, **values):
+    """A calibration of ENGINE, but for ``values``, with these terms by mode."""
+    facts = {fact.name: getattr(ENGINE, fact.name) for fact in fields(ENGINE)}
+    return Calibration(**{**facts, "origin": "made up", "covered": {}, "modes": modes, **values})
 
 
 def random_features(count, mode, seed=0):

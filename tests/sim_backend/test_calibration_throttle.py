@@ -19,7 +19,7 @@ from sim_backend.calibration.recent_work import TIME_CONSTANTS_MS, RecentWork, r
 from sim_backend.calibration.split import held_out_blocks
 from sim_backend.calibration.throttle_fit import fit_throttles
 from sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
-from tests.sim_backend.measured_steps import ENGINE, SIZES
+from tests.sim_backend.measured_steps import ENGINE, made_up
 
 MS = 1_000_000
 DECODE = StepTerms(dense_knots_ms=((1, 5.0),), throttled_ms=0.2)
@@ -38,19 +38,10 @@ shares = st.floats(0.0, 1.0)
 
 
 def calibration(throttle: Throttle | None = THROTTLE) -> Calibration:
-    return Calibration(
-        gpu="some GPU",
-        model="some model",
-        dtype="bfloat16",
-        attention_backend="fa2",
-        num_blocks=100,
-        block_size=16,
-        origin="made up",
-        modes={GraphMode.DECODE: DECODE, GraphMode.MIXED: MIXED},
+    return made_up(
+        {GraphMode.DECODE: DECODE, GraphMode.MIXED: MIXED},
         host_gap=HostGap(base_ms=0.5),
         throttles={} if throttle is None else {GraphMode.MIXED: throttle, GraphMode.DECODE: SLOWER},
-        covered={},
-        capture_sizes=SIZES,
     )
 
 

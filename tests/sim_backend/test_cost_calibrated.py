@@ -9,17 +9,11 @@ import pytest
 from sched_core.dispatch import CaptureSizes, GraphMode
 from sched_core.features import StepFeatures
 from sim_backend.calibration.cost_model import CalibratedCostModel, CalibrationRangeError, CalibrationRangeWarning
-from sim_backend.calibration.values import Calibration, HostGap, StepTerms
+from sim_backend.calibration.values import HostGap, StepTerms
+from tests.sim_backend.measured_steps import made_up
 
-CALIBRATION = Calibration(
-    gpu="some GPU",
-    model="some model",
-    dtype="bfloat16",
-    attention_backend="fa2",
-    num_blocks=100,
-    block_size=256,
-    origin="made up",
-    modes={
+CALIBRATION = made_up(
+    {
         GraphMode.EAGER: StepTerms(
             dense_knots_ms=((1, 10.0), (101, 20.0)),
             floor_ms=15,
@@ -29,6 +23,7 @@ CALIBRATION = Calibration(
         ),
         GraphMode.DECODE: StepTerms(dense_knots_ms=((1, 8.0),)),
     },
+    block_size=256,
     capture_sizes=CaptureSizes(decode=(1, 2, 4)),
     host_gap=HostGap(base_ms=0.5, per_row_us=10, per_started_us=100),
     covered={"num_tokens": (1, 512), "decode_context": (0, 40_000)},
