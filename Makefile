@@ -4,12 +4,12 @@ VENV := .venv
 KERNELS := .venv-kernels
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-SOURCES := sched_core sim_backend real_backend experiments tests setup.py
+SOURCES := twinserve tests setup.py
 
 .PHONY: demo check test test-slow test-kernels bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/twinserve sweep configs/sweeps/token_budget.yaml --out out/demo
+	$(BIN)/twinserve sweep sweeps/token_budget --out out/demo
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check $(SOURCES)
@@ -25,9 +25,9 @@ test-slow: $(VENV)/.installed-slow test-kernels
 
 # The Triton kernels on the CPU, in Triton's interpreter.
 test-kernels: $(KERNELS)/.installed
-	TRITON_INTERPRET=1 $(KERNELS)/bin/python -m pytest -m "not gpu" tests/real_backend/test_batch.py \
-		tests/real_backend/test_attention_triton.py tests/real_backend/test_kernels_pointwise.py \
-		tests/real_backend/test_kernels_sample.py
+	TRITON_INTERPRET=1 $(KERNELS)/bin/python -m pytest -m "not gpu" tests/real_backend/inputs/test_batch.py \
+		tests/real_backend/attention/test_attention_triton.py tests/real_backend/kernels/test_kernels_pointwise.py \
+		tests/real_backend/kernels/test_kernels_sample.py
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only

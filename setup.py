@@ -11,20 +11,20 @@ import os
 from setuptools import Extension, setup
 
 HOT = (
-    "block_manager",
-    "block_pool",
-    "boundary",
-    "cache_index",
-    "draft",
-    "engine",
-    "features",
-    "finishing",
-    "journal",
-    "output_log",
-    "record",
-    "request",
-    "running_table",
-    "schedule",
+    "run_core/boundary",
+    "run_core/record",
+    "sched_core/blocks/block_manager",
+    "sched_core/blocks/block_pool",
+    "sched_core/blocks/cache_index",
+    "sched_core/draft",
+    "sched_core/engine",
+    "sched_core/features",
+    "sched_core/finishing",
+    "sched_core/journal",
+    "sched_core/output_log",
+    "sched_core/requests/request",
+    "sched_core/running_table",
+    "sched_core/schedule",
 )
 
 
@@ -33,7 +33,7 @@ def extensions() -> list[Extension]:
         return []
     from mypyc.build import mypycify
 
-    return mypycify(["--config-file=", "--ignore-missing-imports", *(f"sched_core/{name}.py" for name in HOT)])
+    return mypycify(["--config-file=", "--ignore-missing-imports", *(f"twinserve/{name}.py" for name in HOT)])
 
 
 setup(ext_modules=extensions())

@@ -34,8 +34,8 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import Image, display
 
-from experiments.plots import plot_compare_cdfs, plot_run, plot_sweep
-from experiments.plots.folder import read_summary, swept_keys
+from twinserve.experiments.plots import plot_compare_cdfs, plot_run, plot_sweep
+from twinserve.experiments.plots.folder import read_summary, swept_keys
 
 RESULTS = Path(os.environ.get("TWINSERVE_RESULTS") or tempfile.mkdtemp(prefix="twinserve-"))
 FIGURES = Path(tempfile.mkdtemp(prefix="twinserve-figures-"))
@@ -51,8 +51,8 @@ def results_of(name: str) -> pd.DataFrame:
     """The summary of the packaged sweep `name`, which is run where it is missing (`twinserve sweep`)."""
     folder = RESULTS / name
     if not (folder / "summary.csv").exists():
-        command = ["sweep", f"configs/sweeps/{name}.yaml", "--out", str(folder), "--no-plots", "--no-progress"]
-        subprocess.run([sys.executable, "-m", "experiments", *command], check=True)
+        command = ["sweep", f"sweeps/{name}", "--out", str(folder), "--no-plots", "--no-progress"]
+        subprocess.run([sys.executable, "-m", "twinserve", *command], check=True)
     return read_summary(folder)
 
 

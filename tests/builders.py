@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from sched_core.config import SchedulerConfig
-from sched_core.engine import EngineCore
-from sched_core.events import Admission, Event, Finished, FinishReason, TokensSampled
-from sched_core.invariants import check, check_plan
-from sched_core.plan import Idle, StepPlan, StepResult
-from sched_core.policies.registry import build_policies
-from sched_core.prompt import Prompt, Segment
-from sched_core.spec import RequestSpec
-from sched_core.state import SchedulerState
+from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.events import Admission, Event, Finished, FinishReason, TokensSampled
+from twinserve.sched_core.invariants import check, check_plan
+from twinserve.sched_core.plan import Idle, StepPlan, StepResult
+from twinserve.sched_core.policies.registry import build_policies
+from twinserve.sched_core.requests.prompt import Prompt, Segment
+from twinserve.sched_core.requests.spec import RequestSpec
+from twinserve.sched_core.state import SchedulerState
 
 
 def make_engine(policies: Mapping[str, str] | None = None, *, num_blocks: int = 1000, **config: Any) -> EngineCore:

@@ -13,24 +13,24 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.errors import ConfigError
-from experiments.load import Experiment, experiment_of
-from experiments.run import run_experiment
-from experiments.workloads import build_workload
-from experiments.workloads.assemble import assemble
-from experiments.workloads.streams import RandomStreams
-from sched_core.config import SchedulerConfig
-from sched_core.engine import EngineCore
-from sched_core.policies.registry import build_policies
-from sched_core.prompt import Prompt
-from sched_core.record import Recorder, RunRecord
-from sched_core.spec import RequestSpec
-from sched_core.traffic import Traffic
-from sim_backend.cost_model import CostModel
-from sim_backend.driver import simulate
-from sim_backend.linear import LinearCostModel, LinearTerms
+from tests.paths import ROOT
+from twinserve.experiments.config.load import Experiment, experiment_of
+from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.run import run_experiment
+from twinserve.experiments.workloads import build_workload
+from twinserve.experiments.workloads.assemble import assemble
+from twinserve.experiments.workloads.streams import RandomStreams
+from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.traffic import Traffic
+from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.policies.registry import build_policies
+from twinserve.sched_core.requests.prompt import Prompt
+from twinserve.sched_core.requests.spec import RequestSpec
+from twinserve.sim_backend.cost_model import CostModel
+from twinserve.sim_backend.driver import simulate
+from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 
-ROOT = Path(__file__).parents[1]
 RECIPES, METRICS, STRUCTURE = (
     (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in ("recipes", "metrics", "structure")
 )
@@ -183,13 +183,13 @@ def test_every_example_is_run() -> None:
 
 
 def test_every_file_that_the_recipes_name_exists() -> None:
-    named = re.findall(r"`((?:sched_core|sim_backend|real_backend|experiments|configs|tests)/[\w./-]+)`", RECIPES)
+    named = re.findall(r"`((?:twinserve|tests)/[\w./-]+)`", RECIPES)
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_module_that_the_structure_page_names_exists() -> None:
-    packages = ("sched_core", "sim_backend", "real_backend", "experiments", "tests")
+    packages = ("twinserve", "tests")
     paths = [f"/{path.relative_to(ROOT).as_posix()}" for name in packages for path in (ROOT / name).rglob("*.py")]
     named = set(re.findall(r"[\w/]+\.py\b", STRUCTURE))
     assert len(named) > 50

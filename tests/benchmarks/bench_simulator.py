@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, process_time  # noqa: TID251 - a benchmark measures
 
-from sched_core.prompt import Prompt
-from sched_core.record import Recorder, RunRecord
-from sched_core.spec import RequestSpec
-from sched_core.traffic import Traffic
-from sim_backend.driver import simulate
-from sim_backend.linear import LinearCostModel, LinearTerms
 from tests.builders import make_engine
+from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.traffic import Traffic
+from twinserve.sched_core.requests.prompt import Prompt
+from twinserve.sched_core.requests.spec import RequestSpec
+from twinserve.sim_backend.driver import simulate
+from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 
 NS_PER_MS = 1_000_000
 

@@ -8,9 +8,9 @@ from itertools import count
 
 import numpy as np
 
-from sched_core.engine import EngineCore
-from sched_core.plan import Ints, StepPlan, StepResult
 from tests.builders import make_engine, make_request
+from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.plan import Ints, StepPlan, StepResult
 
 LONG = 1_000_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sched_core.events import FinishReason
-from sched_core.prompt import Prompt
 from tests.builders import blocks_of, make_harness, make_request
+from twinserve.sched_core.events import FinishReason
+from twinserve.sched_core.requests.prompt import Prompt
 
 
 def test_reused_block_is_not_found_under_its_old_content() -> None:

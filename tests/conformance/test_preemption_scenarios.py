@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sched_core.events import FinishReason, RefusalReason
 from tests.builders import Harness, internals, make_harness, make_request, running_ids, waiting_ids
+from twinserve.sched_core.events import FinishReason, RefusalReason
 
 BY_PRIORITY = {"order": "priority", "victim": "lowest_priority"}
 

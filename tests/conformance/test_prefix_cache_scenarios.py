@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sched_core.prompt import Prompt, Segment
 from tests.builders import blocks_of, free_order, internals, make_harness, make_request, running_ids
+from twinserve.sched_core.requests.prompt import Prompt, Segment
 
 
 def test_requests_share_full_blocks_and_free_them_deepest_first() -> None:

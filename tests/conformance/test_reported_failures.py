@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from sched_core.events import FinishReason, RefusalReason
-from sched_core.prompt import Prompt
 from tests.builders import internals, make_harness, make_request, running_ids, waiting_ids
+from twinserve.sched_core.events import FinishReason, RefusalReason
+from twinserve.sched_core.requests.prompt import Prompt
 
 BY_PRIORITY = {"order": "priority", "victim": "lowest_priority"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sched_core.events import FinishReason
-from sched_core.spec import SamplingParams
 from tests.builders import Harness, make_harness, make_request
+from twinserve.sched_core.events import FinishReason
+from twinserve.sched_core.requests.spec import SamplingParams
 
 EOS = 99
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sched_core.dispatch import GraphMode
-from sim_backend.calibration.measured import join
-from sim_backend.calibration.values import HostGap, StepTerms
+from tests.paths import DATA
 from tests.sim_backend.measured_steps import SIZES, steps_of
+from twinserve.sched_core.dispatch import GraphMode
+from twinserve.sim_backend.calibration.values import HostGap, StepTerms
+from twinserve.sim_backend.fitting.measured import join
 
-KERNELS = Path(__file__).parents[1] / "data" / "kernel_profile"
+KERNELS = DATA / "kernel_profile"
 GAP = HostGap(base_ms=0.3, per_row_us=2.0, per_started_us=100.0)
 MIXED = StepTerms(dense_knots_ms=((64.0, 6.0), (256.0, 9.0)), per_context_token_us=0.05, per_prefill_pair_us=0.001)
 DECODE = StepTerms(dense_knots_ms=((1.0, 5.0), (8.0, 5.2), (32.0, 5.5)), per_context_token_us=0.04)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from experiments.cli import main
 from tests.experiments.small_experiments import small, write
+from twinserve.experiments.cli.main import main
 
 MILLISECOND = 1_000_000
 STEP_NS, OVERSLEEP_NS = 2 * MILLISECOND + 1009, 61_007
@@ -39,8 +39,8 @@ EVENTFUL: dict[str, Any] = {
 
 def run_real(folder: Path, *, decisions: bool = True, **changes: Any) -> Path:
     """The folder of a finished real run below ``folder``."""
-    from real_backend.clock import ManualClock
     from tests.real_backend.tiny_qwen3 import save_checkpoint
+    from twinserve.real_backend.loop.clock import ManualClock
 
     if not (folder / "tiny").exists():
         save_checkpoint(folder / "tiny")
@@ -48,7 +48,7 @@ def run_real(folder: Path, *, decisions: bool = True, **changes: Any) -> Path:
     before = set((folder / "out").glob("*"))
     with pytest.MonkeyPatch.context() as patch:
         clock = ManualClock(tick_ns=STEP_NS, oversleep_ns=OVERSLEEP_NS)
-        patch.setattr("real_backend.build.WallClock", lambda: clock)
+        patch.setattr("twinserve.real_backend.build.WallClock", lambda: clock)
         options = ["--decisions"] if decisions else []
         assert main(["run", str(path), "--out", str(folder / "out"), "--no-progress", *options]) == 0
     (made,) = set((folder / "out").glob("*")) - before

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sched_core.record import STEP_COLUMNS, Columns, RunRecord
+from twinserve.run_core.record import STEP_COLUMNS, Columns, RunRecord
 
 MS = 1_000_000
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from experiments.cli import main
-from experiments.yaml_loader import dump_yaml
+from twinserve.experiments.cli.main import main
+from twinserve.experiments.settings.yaml_loader import dump_yaml
 
 SMALL: Mapping[str, Any] = {
     "name": "small",

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.parquet import read_columns
-from experiments.profile import ProfileSettings
 from tests.experiments.small_experiments import small, write
+from twinserve.experiments.files.parquet import read_columns
+from twinserve.experiments.profile.run import ProfileSettings
 
 QUICK = ProfileSettings(num_visits=2, density=0.0)
 

@@ -1,17 +1,16 @@
-"""Workloads out of keyword arguments, and where the trace files are."""
+"""Workloads out of keyword arguments."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pydantic import TypeAdapter
 
-from experiments.workloads import Workload, WorkloadConfig, build_workload
+from tests.paths import DATA
+from twinserve.experiments.workloads import Workload, WorkloadConfig, build_workload
 
-TINY = Path(__file__).parents[1] / "data" / "traces"
+TINY = DATA / "traces"
 POISSON = {"process": "poisson", "request_rate": 5.0}
 _READ: TypeAdapter[Any] = TypeAdapter(WorkloadConfig)
 
@@ -33,14 +32,6 @@ def synthetic(**keys: Any) -> Workload:
 
 def trace(format: str, path: str, **keys: Any) -> Workload:
     return build(kind="trace", format=format, path=path, **keys)
-
-
-def real_trace(path: str) -> str:
-    """The file among the collected traces; the test is skipped where they are absent."""
-    folder = Path(os.environ.get("TWINSERVE_TRACES", Path(__file__).parents[3] / "shared" / "traces"))
-    if not (folder / path).exists():
-        pytest.skip("the collected traces are not here")
-    return str(folder / path)
 
 
 def arrivals_ns(workload: Workload) -> list[int]:

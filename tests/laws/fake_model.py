@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sched_core.plan import StartedRequest, StepPlan, StepResult
-from sched_core.prompt import Prompt
-from sched_core.token_ids import prompt_token_ids
+from twinserve.real_backend.inputs.token_ids import prompt_token_ids
+from twinserve.sched_core.plan import StartedRequest, StepPlan, StepResult
+from twinserve.sched_core.requests.prompt import Prompt
 
 GARBAGE = -1
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 from hypothesis import given
 
-from sched_core.events import FinishReason
 from tests.laws.worlds import Played, World, law, play, worlds
+from twinserve.sched_core.events import FinishReason
 
 
 def _aborted(played: Played) -> set[int]:

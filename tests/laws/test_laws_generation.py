@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sched_core.events import FinishReason
-from sched_core.policies.registry import names
 from tests.laws.fake_model import expected_tokens
 from tests.laws.worlds import VOCAB_SIZE, Played, World, crowds, law, play, worlds
+from twinserve.sched_core.events import FinishReason
+from twinserve.sched_core.policies.registry import names
 
 BUILT_IN = names()
 COMBINATIONS = list(product(BUILT_IN["policy"], BUILT_IN["order"], BUILT_IN["victim"]))

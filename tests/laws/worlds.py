@@ -9,16 +9,16 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from sched_core.config import SchedulerConfig
-from sched_core.engine import EngineCore
-from sched_core.events import Event, Finished, TokensSampled
-from sched_core.invariants import check, check_plan, state_of
-from sched_core.plan import Idle, StepPlan
-from sched_core.policies.registry import build_policies, names
-from sched_core.prompt import Piece, Prompt, Segment, TokenIds
-from sched_core.spec import RequestSpec, SamplingParams
-from sched_core.token_ids import prompt_token_ids
 from tests.laws.fake_model import FakeModel
+from twinserve.real_backend.inputs.token_ids import prompt_token_ids
+from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.events import Event, Finished, TokensSampled
+from twinserve.sched_core.invariants import check, check_plan, state_of
+from twinserve.sched_core.plan import Idle, StepPlan
+from twinserve.sched_core.policies.registry import build_policies, names
+from twinserve.sched_core.requests.prompt import Piece, Prompt, Segment, TokenIds
+from twinserve.sched_core.requests.spec import RequestSpec, SamplingParams
 
 VOCAB_SIZE = 1000
 MAX_STEPS = 5000

@@ -1,10 +1,10 @@
 """Every notebook runs from its text form to the end, on results that it makes itself."""
 
 from pathlib import Path
+from tests.paths import ROOT
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow

@@ -13,22 +13,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from real_backend.clock import ManualClock
-from real_backend.driver import run_real
-from real_backend.engine_config import EngineOptions, ModelSource
-from real_backend.engine_loader import load_engine
-from sched_core.config import SchedulerConfig
-from sched_core.engine import EngineCore
-from sched_core.plan import Ints
-from sched_core.policies.registry import build_policies
-from sched_core.prompt import Prompt, Segment
-from sched_core.record import Recorder, RunRecord
-from sched_core.spec import RequestSpec, SamplingParams
-from sched_core.traffic import FollowUp, Traffic
-from sim_backend.driver import simulate
-from sim_backend.recorded_tokens import RecordedTokens
-from sim_backend.replay import ReplayCostModel, ReplayError
 from tests.real_backend.tiny_qwen3 import Reference, save_checkpoint
+from twinserve.real_backend.engine_config import EngineOptions, ModelSource
+from twinserve.real_backend.engine_loader import load_engine
+from twinserve.real_backend.loop.clock import ManualClock
+from twinserve.real_backend.loop.driver import run_real
+from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.traffic import FollowUp, Traffic
+from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.plan import Ints
+from twinserve.sched_core.policies.registry import build_policies
+from twinserve.sched_core.requests.prompt import Prompt, Segment
+from twinserve.sched_core.requests.spec import RequestSpec, SamplingParams
+from twinserve.sim_backend.driver import simulate
+from twinserve.sim_backend.recorded_tokens import RecordedTokens
+from twinserve.sim_backend.replay import ReplayCostModel, ReplayError
 
 MILLISECOND = 1_000_000
 CONFIG = SchedulerConfig(

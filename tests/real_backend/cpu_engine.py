@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from real_backend.engine_config import EngineOptions, ModelSource
-from real_backend.engine_loader import LoadedEngine, load_engine
-from sched_core.config import SchedulerConfig
+from twinserve.real_backend.engine_config import EngineOptions, ModelSource
+from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
+from twinserve.sched_core.config import SchedulerConfig
 
 
 def load_on_cpu(folder: Path, config: SchedulerConfig, **options: Any) -> LoadedEngine:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from real_backend.attention.base import AttentionMetadata
+from twinserve.real_backend.attention.base import AttentionMetadata
 
 
 @dataclass(frozen=True, kw_only=True)

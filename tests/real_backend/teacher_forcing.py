@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from real_backend.clock import ManualClock
-from real_backend.driver import StepOutput, run_real
-from real_backend.engine_loader import LoadedEngine
-from real_backend.executor import Executor
-from real_backend.runner import ModelRunner
-from sched_core.engine import EngineCore
-from sched_core.plan import StepPlan
-from sched_core.prompt import Prompt
-from sched_core.record import Recorder, RunRecord
-from sched_core.spec import RequestSpec, SamplingParams
-from sched_core.traffic import Traffic
+from twinserve.real_backend.engine_loader import LoadedEngine
+from twinserve.real_backend.launch.executor import Executor
+from twinserve.real_backend.launch.runner import ModelRunner
+from twinserve.real_backend.loop.clock import ManualClock
+from twinserve.real_backend.loop.driver import StepOutput, run_real
+from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.traffic import Traffic
+from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.plan import StepPlan
+from twinserve.sched_core.requests.prompt import Prompt
+from twinserve.sched_core.requests.spec import RequestSpec, SamplingParams
 
 Logits = dict[tuple[int, int], torch.Tensor]
 

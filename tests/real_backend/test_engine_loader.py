@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from real_backend.build import run_experiment
-from real_backend.engine_config import EngineOptions, ModelSource
-from real_backend.engine_loader import _capture_sizes, load_engine
-from real_backend.errors import EngineError
-from real_backend.memory import GIB, MemoryUse, hold_process_to, size_pool
-from sched_core.config import SchedulerConfig
-from sched_core.dispatch import NO_GRAPHS, CaptureSizes
-from sched_core.policies.registry import build_policies
-from sched_core.prompt import Prompt
-from sched_core.record import Recorder
-from sched_core.spec import RequestSpec, SamplingParams
-from sched_core.traffic import Traffic
+from twinserve.real_backend.build import run_experiment
+from twinserve.real_backend.engine_config import EngineOptions, ModelSource
+from twinserve.real_backend.engine_loader import _capture_sizes, load_engine
+from twinserve.real_backend.errors import EngineError
+from twinserve.real_backend.launch.memory import GIB, MemoryUse, hold_process_to, size_pool
+from twinserve.run_core.record import Recorder
+from twinserve.run_core.traffic import Traffic
+from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes
+from twinserve.sched_core.policies.registry import build_policies
+from twinserve.sched_core.requests.prompt import Prompt
+from twinserve.sched_core.requests.spec import RequestSpec, SamplingParams
 
 SCHEDULER = SchedulerConfig(num_blocks=1, block_size=8, max_model_len=64)
 
@@ -99,7 +99,7 @@ def test_too_little_memory_while_loading_is_one_line(folder: Path, monkeypatch: 
     def full(*args: object, **options: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 16 GiB")
 
-    monkeypatch.setattr("real_backend.engine_loader.Qwen3Model", full)
+    monkeypatch.setattr("twinserve.real_backend.engine_loader.Qwen3Model", full)
     with pytest.raises(EngineError, match="out of memory while loading the model") as error:
         load(ModelSource(path=str(folder)))
     assert "\n" not in str(error.value)

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import torch
 
-from real_backend import LLM, SamplingParams
-from real_backend.engine_config import EngineOptions, ModelSource
-from real_backend.engine_loader import LoadedEngine, load_engine
-from real_backend.errors import EngineError
-from real_backend.memory import GIB
-from sched_core.config import SchedulerConfig
 from tests.real_backend.devices import on_gpu
 from tests.real_backend.teacher_forcing import Logits, Script, assert_same_choices, forced_logits
 from tests.real_backend.tiny_qwen3 import Reference, save_checkpoint
+from twinserve.real_backend import LLM, SamplingParams
+from twinserve.real_backend.engine_config import EngineOptions, ModelSource
+from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
+from twinserve.real_backend.errors import EngineError
+from twinserve.real_backend.launch.memory import GIB
+from twinserve.sched_core.config import SchedulerConfig
 
 pytestmark = on_gpu
 

@@ -8,9 +8,9 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from experiments.cli import main
-from real_backend import LLM, EngineError, SamplingParams
 from tests.real_backend.tiny_qwen3 import VOCAB_SIZE, Reference, save_checkpoint
+from twinserve.experiments.cli.main import main
+from twinserve.real_backend import LLM, EngineError, SamplingParams
 
 PROMPTS = [tuple(range(3, 20)), (7, 7, 9), tuple(range(50, 90))]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=6)

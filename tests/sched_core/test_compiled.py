@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import PACKAGE, ROOT
 
 # Preemptions, shared prefixes, chunks and refills on a small pool; prints a digest of every decision.
 DECIDE = """
 import hashlib
-import sched_core.engine
-from sched_core.record import Recorder
-from sched_core.traffic import Traffic
-from sim_backend.driver import simulate
-from sim_backend.linear import LinearCostModel, LinearTerms
+import twinserve.sched_core.engine
+from twinserve.run_core.record import Recorder
+from twinserve.run_core.traffic import Traffic
+from twinserve.sim_backend.driver import simulate
+from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 from tests.builders import make_engine, make_request
 
 lengths = [(7 * number) % 150 + 5 for number in range(200)]
@@ -32,12 +32,12 @@ engine = make_engine(num_blocks=60, max_num_batched_tokens=128, max_num_seqs=16,
 record = simulate(engine, Traffic(requests), LinearCostModel(LinearTerms(base_ms=5.0)), recorder)
 plans = b"".join(plan.to_bytes() for plan in record.plans)
 print(hashlib.sha256(plans).hexdigest(), record.stats["num_preemptions"] > 0, record.end_ns)
-print(sched_core.engine.__file__.endswith(".py"))
+print(twinserve.sched_core.engine.__file__.endswith(".py"))
 """
 
 
 def decide(folder: Path) -> list[str]:
-    """What DECIDE prints with the ``sched_core`` of ``folder``."""
+    """What DECIDE prints with the package in ``folder``."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
     done = subprocess.run(
         [sys.executable, "-c", DECIDE], cwd=folder, env=environment, check=True, capture_output=True, text=True
@@ -49,7 +49,7 @@ def decide(folder: Path) -> list[str]:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_the_compiled_scheduler_takes_the_same_decisions(tmp_path: Path) -> None:
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
-    shutil.copytree(ROOT / "sched_core", tmp_path / "sched_core", ignore=ignored)
+    shutil.copytree(PACKAGE, tmp_path / "twinserve", ignore=ignored)
     shutil.copy(ROOT / "setup.py", tmp_path)
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     environment = os.environ | {"TWINSERVE_COMPILE": "1"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphMode, default_capture_sizes, dispatch
-from sched_core.features import step_features
 from tests.builders import make_harness, make_request
+from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphMode, default_capture_sizes, dispatch
+from twinserve.sched_core.features import step_features
 
 SIZES = CaptureSizes(decode=(1, 2, 4, 8), mixed=(16, 64))
 

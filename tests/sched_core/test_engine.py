@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sched_core.errors import SchedulerError
-from sched_core.events import FinishReason, Preempted, RefusalReason
-from sched_core.invariants import state_of
-from sched_core.plan import Idle, StepResult
-from sched_core.prompt import Prompt
 from tests.builders import internals, make_engine, make_harness, make_request, running_ids, tokens_of
+from twinserve.sched_core.errors import SchedulerError
+from twinserve.sched_core.events import FinishReason, Preempted, RefusalReason
+from twinserve.sched_core.invariants import state_of
+from twinserve.sched_core.plan import Idle, StepResult
+from twinserve.sched_core.requests.prompt import Prompt
 
 
 def test_engine_without_requests_is_idle() -> None:

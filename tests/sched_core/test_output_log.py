@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sched_core.output_log import OutputLog
-from sched_core.request import Request
 from tests.builders import make_harness, make_request
+from twinserve.sched_core.output_log import OutputLog
+from twinserve.sched_core.requests.request import Request
 
 NUM_REQUESTS = 4
 steps = st.lists(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sched_core.config import SchedulerConfig
-from sched_core.engine import EngineCore
-from sched_core.errors import SchedulerError, StuckError
-from sched_core.plan import Idle, StepPlan
-from sched_core.policies.interfaces import AdmissionState, Rows, StepDraft
-from sched_core.policies.order import FirstComeFirstServed
-from sched_core.policies.registry import build_policies, names
-from sched_core.request import Request
 from tests.builders import make_harness, make_request
+from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.errors import SchedulerError, StuckError
+from twinserve.sched_core.plan import Idle, StepPlan
+from twinserve.sched_core.policies.interfaces import AdmissionState, Rows, StepDraft
+from twinserve.sched_core.policies.order import FirstComeFirstServed
+from twinserve.sched_core.policies.registry import build_policies, names
+from twinserve.sched_core.requests.request import Request
 
 
 class AdmitThenRun:
@@ -106,7 +106,7 @@ def test_shortest_predicted_output_is_served_first() -> None:
 
 def test_policies_are_found_by_name_and_by_import_path() -> None:
     assert set(names()) == {"policy", "order", "victim", "budget", "admission"}
-    policies = build_policies(policy="sched_core.policies.composition:DecodeFirst")
+    policies = build_policies(policy="twinserve.sched_core.policies.composition:DecodeFirst")
     assert type(policies.composition).__name__ == "DecodeFirst"
 
 
@@ -115,8 +115,8 @@ def test_policies_are_found_by_name_and_by_import_path() -> None:
     [
         ("mixd", "unknown policy 'mixd'; known: mixed, decode_first, prefill_first, static"),
         ("no_such_module:Policy", "cannot load policy 'no_such_module:Policy'"),
-        ("sched_core.policies.composition:Nothing", "cannot load policy"),
-        ("sched_core.policies.registry:names", "is not a class"),
+        ("twinserve.sched_core.policies.composition:Nothing", "cannot load policy"),
+        ("twinserve.sched_core.policies.registry:names", "is not a class"),
     ],
 )
 def test_unknown_policy_names_are_explained(name: str, message: str) -> None:

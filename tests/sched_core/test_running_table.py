@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from sched_core.journal import Journal
-from sched_core.request import Request
-from sched_core.running_table import RunningTable
-from sched_core.spec import SamplingParams
 from tests.builders import make_request
+from twinserve.sched_core.journal import Journal
+from twinserve.sched_core.requests.request import Request
+from twinserve.sched_core.requests.spec import SamplingParams
+from twinserve.sched_core.running_table import RunningTable
 
 
 def fill(table: RunningTable, count: int, *, stop_ids: tuple[int, ...] = ()) -> None:

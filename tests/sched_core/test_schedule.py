@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sched_core.schedule import Schedule, Share
+from twinserve.sched_core.schedule import Schedule, Share
 
 
 def share(*rows: tuple[int, int, int, int]) -> Share:

@@ -6,12 +6,12 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from sched_core.dispatch import CaptureSizes, GraphMode, dispatch
-from sim_backend.calibration.measured import MeasuredSteps
-from sim_backend.calibration.predict import device_ns, host_gap_ns
-from sim_backend.calibration.recent_work import unknown_shares
-from sim_backend.calibration.split import held_out_blocks
-from sim_backend.calibration.values import Calibration, HostGap, MeasuredEngine
+from twinserve.sched_core.dispatch import CaptureSizes, GraphMode, dispatch
+from twinserve.sim_backend.calibration.recent_work import unknown_shares
+from twinserve.sim_backend.calibration.values import Calibration, HostGap, MeasuredEngine
+from twinserve.sim_backend.fitting.measured import MeasuredSteps
+from twinserve.sim_backend.fitting.predict import device_ns, host_gap_ns
+from twinserve.sim_backend.fitting.split import held_out_blocks
 
 SIZES = CaptureSizes(decode=(1, 8, 32), mixed=(64, 256))
 ENGINE = MeasuredEngine(

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sched_core.dispatch import GraphMode
-from sched_core.features import StepFeatures
-from sim_backend.calibration.cost_model import CalibratedCostModel
-from sim_backend.calibration.errors import judge
-from sim_backend.calibration.fit import COVERED, TooFewStepsError, fit_calibration
-from sim_backend.calibration.level import at_loop_level
-from sim_backend.calibration.measured import join
-from sim_backend.calibration.predict import device_ns, host_gap_ns, predicted_ns
-from sim_backend.calibration.robust import fit_non_negative
-from sim_backend.calibration.split import held_out_blocks, held_out_shapes
-from sim_backend.calibration.terms import fit_host_gap, fit_terms
-from sim_backend.calibration.values import HostGap, StepTerms
 from tests.sim_backend.measured_steps import ENGINE, scaled, steps_of, timed
+from twinserve.sched_core.dispatch import GraphMode
+from twinserve.sched_core.features import StepFeatures
+from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.values import HostGap, StepTerms
+from twinserve.sim_backend.fitting.accuracy import judge
+from twinserve.sim_backend.fitting.fit import COVERED, TooFewStepsError, fit_calibration
+from twinserve.sim_backend.fitting.level import at_loop_level
+from twinserve.sim_backend.fitting.measured import join
+from twinserve.sim_backend.fitting.predict import device_ns, host_gap_ns, predicted_ns
+from twinserve.sim_backend.fitting.robust import fit_non_negative
+from twinserve.sim_backend.fitting.split import held_out_blocks, held_out_shapes
+from twinserve.sim_backend.fitting.terms import fit_host_gap, fit_terms
 
 MIXED = StepTerms(
     dense_knots_ms=((64.0, 6.0), (256.0, 9.0)),

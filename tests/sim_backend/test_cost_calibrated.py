@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from sched_core.dispatch import CaptureSizes, GraphMode
-from sched_core.features import StepFeatures
-from sim_backend.calibration.cost_model import CalibratedCostModel, CalibrationRangeError, CalibrationRangeWarning
-from sim_backend.calibration.values import HostGap, StepTerms
 from tests.sim_backend.measured_steps import made_up
+from twinserve.sched_core.dispatch import CaptureSizes, GraphMode
+from twinserve.sched_core.features import StepFeatures
+from twinserve.sim_backend.calibration.cost_model import (
+    CalibratedCostModel,
+    CalibrationRangeError,
+    CalibrationRangeWarning,
+)
+from twinserve.sim_backend.calibration.values import HostGap, StepTerms
 
 CALIBRATION = made_up(
     {

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sched_core.dispatch import GraphMode
-from sched_core.features import StepFeatures
-from sim_backend.linear import LinearCostModel, LinearTerms
-from sim_backend.piecewise import PiecewiseLinear
+from twinserve.sched_core.dispatch import GraphMode
+from twinserve.sched_core.features import StepFeatures
+from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
+from twinserve.sim_backend.piecewise import PiecewiseLinear
 
 
 def decodes(rows, context_each=1000, started=0, padded=None):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sched_core.dispatch import GraphMode
-from sched_core.features import StepFeatures
-from sim_backend.replay import ReplayCostModel, ReplayError
+from twinserve.sched_core.dispatch import GraphMode
+from twinserve.sched_core.features import StepFeatures
+from twinserve.sim_backend.replay import ReplayCostModel, ReplayError
 
 STEP = StepFeatures(3, 3, 3, 30, 0, 0, 0, 3, 0, GraphMode.EAGER, 3)
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.catalog import load_hardware, load_model
-from experiments.paths import packaged_names
-from sched_core.dispatch import GraphMode
-from sched_core.features import StepFeatures
-from sim_backend.hardware import Hardware
-from sim_backend.memory import ModelDoesNotFitError, num_kv_blocks
-from sim_backend.models import ModelShape
-from sim_backend.roofline import RooflineCostModel
+from twinserve.experiments.config.catalog import load_hardware, load_model
+from twinserve.experiments.settings.paths import packaged_names
+from twinserve.sched_core.dispatch import GraphMode
+from twinserve.sched_core.features import StepFeatures
+from twinserve.sim_backend.hardware import Hardware
+from twinserve.sim_backend.memory import ModelDoesNotFitError, num_kv_blocks
+from twinserve.sim_backend.models import ModelShape
+from twinserve.sim_backend.roofline import RooflineCostModel
 
 HERE = Path()
 

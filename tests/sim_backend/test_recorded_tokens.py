@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sched_core.config import SchedulerConfig
-from sched_core.engine import EngineCore
-from sched_core.plan import StepPlan, StepResult
-from sched_core.prompt import Prompt
-from sched_core.spec import RequestSpec
-from sim_backend.recorded_tokens import RecordedTokens
+from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.plan import StepPlan, StepResult
+from twinserve.sched_core.requests.prompt import Prompt
+from twinserve.sched_core.requests.spec import RequestSpec
+from twinserve.sim_backend.recorded_tokens import RecordedTokens
 
 
 def plans(max_num_seqs: int) -> list[StepPlan]:

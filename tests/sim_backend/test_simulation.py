@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sched_core.features import StepFeatures
-from sched_core.policies.interfaces import AdmissionState
-from sched_core.record import Recorder, RunRecord
-from sched_core.request import Request
-from sched_core.spec import RequestSpec
-from sched_core.traffic import FollowUp, Traffic
-from sim_backend.driver import simulate
 from tests.builders import make_engine, make_request
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
+from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.traffic import FollowUp, Traffic
+from twinserve.sched_core.features import StepFeatures
+from twinserve.sched_core.policies.interfaces import AdmissionState
+from twinserve.sched_core.requests.request import Request
+from twinserve.sched_core.requests.spec import RequestSpec
+from twinserve.sim_backend.driver import simulate
 
 
 class FixedCost:
@@ -201,11 +199,11 @@ def test_simulation_needs_neither_a_gpu_stack_nor_the_experiment_layer(blocked: 
     script = f"""
 import sys
 sys.modules.update(dict.fromkeys({blocked!r}))
-sys.modules["experiments"] = sys.modules["real_backend"] = None
-from sched_core.record import Recorder
-from sched_core.traffic import Traffic
-from sim_backend.driver import simulate
-from sim_backend.linear import LinearCostModel, LinearTerms
+sys.modules["twinserve.experiments"] = sys.modules["twinserve.real_backend"] = None
+from twinserve.run_core.record import Recorder
+from twinserve.run_core.traffic import Traffic
+from twinserve.sim_backend.driver import simulate
+from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 from tests.builders import make_engine, make_request
 record = simulate(
     make_engine(), Traffic([make_request(0, max_tokens=4)]), LinearCostModel(LinearTerms(base_ms=1.0)), Recorder()

@@ -1,7 +1,0 @@
-"""``python -m experiments`` is ``twinserve``."""
-
-import sys
-
-from experiments.cli import main
-
-sys.exit(main())

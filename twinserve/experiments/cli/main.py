@@ -1,0 +1,92 @@
+"""The ``twinserve`` command: finds the subcommand, loads that alone, and turns errors into one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import typer
+
+from twinserve.experiments.errors import ConfigError, RunError
+
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "run": "twinserve.experiments.cli.run:run",
+        "sweep": "twinserve.experiments.cli.sweep:sweep",
+        "validate": "twinserve.experiments.cli.validate:validate",
+        "validate-config": "twinserve.experiments.cli.validate_config:validate_config",
+        "list": "twinserve.experiments.cli.list:show",
+        "profile": "twinserve.experiments.cli.profile:profile",
+        "plot": "twinserve.experiments.cli.plot:plot",
+        "generate": "twinserve.experiments.cli.generate:generate",
+        "bench-engine": "twinserve.experiments.cli.bench_engine:bench_engine",
+        "reproduce": "twinserve.experiments.cli.reproduce:reproduce",
+        "calibrate": "twinserve.experiments.cli.calibrate:calibrate",
+        "calibrate-note": "twinserve.experiments.cli.calibrate_note:calibrate_note",
+    }
+)
+"""Subcommand -> function (or Typer application) that implements it."""
+
+OUT_OF_MEMORY = (
+    "out of memory; lower engine.max_num_seqs, engine.num_gpu_blocks_override or workload.num_prompts"
+    " (what had finished stays)"
+)
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status.
+
+    0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # policies of one's own are named by import path
+    try:
+        outcome = _application(arguments[0])(args=arguments, standalone_mode=False)
+    except ConfigError as error:
+        typer.echo(f"twinserve: error: {error}", err=True)
+        return EXIT_FAILED if isinstance(error, RunError) else EXIT_USAGE
+    except _usage_error() as error:
+        typer.echo(f"twinserve: error: {error.format_message()}", err=True)
+        return EXIT_USAGE
+    except MemoryError:
+        typer.echo(f"twinserve: error: {OUT_OF_MEMORY}", err=True)
+        return EXIT_FAILED
+    except (KeyboardInterrupt, typer.Abort):
+        outcome = EXIT_INTERRUPTED
+    if outcome == EXIT_INTERRUPTED:
+        typer.echo("twinserve: interrupted; what had finished stays", err=True)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _usage_error() -> type[Any]:
+    """The base of the errors that Typer raises for a wrong command line; it brings its own copy of click's."""
+    return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def _application(wanted: str) -> typer.Typer:
+    """The Typer application with the wanted subcommand only, or with all when it is not one of them."""
+    app = typer.Typer(name="twinserve", add_completion=False, pretty_exceptions_enable=False)
+    app.callback()(_describe)
+    for name, target in COMMANDS.items():
+        if wanted == name or wanted not in COMMANDS:
+            _register(app, name, target)
+    return app
+
+
+def _register(app: typer.Typer, name: str, target: str) -> None:
+    module, _, attribute = target.partition(":")
+    command = getattr(import_module(module), attribute)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(command)
+
+
+def _describe() -> None:
+    """One LLM serving scheduler, two backends: simulate a policy, confirm it on the GPU with one flag."""

@@ -1,0 +1,102 @@
+"""``twinserve validate``: a real run, or a folder of them, against its simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinserve.experiments.cli.options import Progress, Set, read_overrides
+
+if TYPE_CHECKING:
+    from twinserve.experiments.settings.overrides import Override
+    from twinserve.experiments.validation.cost_source import CostSource
+
+
+def validate(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="REAL_RUN", help="OUT/<run id> of `run --backend real --decisions`, or a folder of such."
+        ),
+    ],
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A calibration: a YAML file or packaged name; else the run's sim.cost_model."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Results; REAL_RUN/validation/COST_MODEL when not given.")
+    ] = None,
+    settings: Set = None,
+    progress: Progress = True,
+) -> int:
+    """Replay a real run's decisions byte for byte, and show where the errors of its simulation come from.
+
+    Exit status 1 when the replay decides otherwise, or a point of a folder could not be validated.
+    """
+    from twinserve.experiments.errors import ConfigError
+    from twinserve.experiments.store.run_store import CONFIG
+    from twinserve.experiments.validation.cost_source import CostSource
+
+    overrides, source = read_overrides(settings), CostSource(calibration=calibration)
+    source.check()
+    if not folder.is_dir():
+        raise ConfigError("is no folder; give OUT/<run id>, or a folder of such folders", file=folder)
+    if (folder / CONFIG).is_file():
+        return _validate_run(folder, source, out, overrides, progress)
+    return _validate_folder(folder, source, out, overrides, progress)
+
+
+def _validate_run(
+    folder: Path, source: CostSource, out: Path | None, overrides: tuple[Override, ...], progress: bool
+) -> int:
+    from twinserve.experiments.errors import RunError
+    from twinserve.experiments.files.progress import LateProgress
+    from twinserve.experiments.validation.recorded import read_recorded_run
+    from twinserve.experiments.validation.table import figure_table, parity_lines, step_table
+    from twinserve.experiments.validation.validate import validate_run
+    from twinserve.experiments.validation.write import write_validation
+
+    with LateProgress(folder.name, "simulations", enabled=progress) as bar:
+        validation = validate_run(read_recorded_run(folder, overrides), source, bar.update)
+    paths = write_validation(validation, out or folder / "validation" / validation.cost_model)
+    for line in parity_lines(validation):
+        typer.echo(line)
+    _print(figure_table(validation), step_table(validation))
+    for warning in validation.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(f"Results in {paths[0].parent}")
+    if validation.failure is not None:
+        raise RunError(validation.failure, file=folder)
+    return 0
+
+
+def _validate_folder(
+    folder: Path, source: CostSource, out: Path | None, overrides: tuple[Override, ...], progress: bool
+) -> int:
+    from twinserve.experiments.files.progress import LateProgress
+    from twinserve.experiments.validation.folder import SUMMARY, validate_folder
+    from twinserve.experiments.validation.folder_table import point_table
+
+    out = out or folder / "validation" / source.label
+    with LateProgress(folder.name, "runs", enabled=progress) as bar:
+        outcome = validate_folder(folder, source, out, overrides, bar.update)
+    if outcome.points:
+        _print(point_table(outcome))
+        typer.echo(f"{len(outcome.points)} of {outcome.num_real} real runs validated; summary in {out / SUMMARY}")
+    if outcome.num_simulated:
+        typer.echo(f"{outcome.num_simulated} simulated runs left out")
+    for point, error in outcome.failed:
+        typer.echo(f"failed: {error if str(point) in error else f'{point}: {error}'}", err=True)
+    return 1 if outcome.failed else 0
+
+
+def _print(*tables: Any) -> None:
+    from rich.console import Console
+
+    console = Console()
+    for table in tables:
+        console.print(table)

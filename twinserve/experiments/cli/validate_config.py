@@ -1,0 +1,50 @@
+"""``twinserve validate-config``: everything that can be found out without running."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from twinserve.experiments.cli.options import Backend, Set, read_overrides
+from twinserve.experiments.settings.overrides import Override
+
+
+def validate_config(
+    config: Annotated[str, typer.Argument(help="An experiment or sweep: a YAML file, or the name of a packaged one.")],
+    backend: Backend = None,
+    settings: Set = None,
+) -> None:
+    """Check a YAML file, its policies and its input files; nothing is run."""
+    from twinserve.experiments.settings.paths import find_config
+    from twinserve.experiments.settings.yaml_loader import read_yaml
+
+    overrides = read_overrides(settings, backend=backend)
+    path = find_config(config)
+    if "base" in read_yaml(path):
+        from twinserve.experiments.sweep.points import load_sweep
+
+        sweep = load_sweep(config, overrides)
+        typer.echo(f"{path}: valid; a sweep of {len(sweep.points)} runs over {', '.join(sweep.swept) or 'nothing'}")
+        return
+    _validate_experiment(config, overrides)
+
+
+def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
+    from twinserve.experiments.backends.build import build_requests, build_simulation, check_real
+    from twinserve.experiments.config.load import load_experiment
+    from twinserve.experiments.identity import identify
+
+    experiment = load_experiment(config, overrides)
+    with experiment.blamed():
+        workload = build_requests(experiment)
+        identify(experiment, code="")  # finds missing input files
+        parts = build_simulation(experiment) if experiment.config.backend == "sim" else None
+        if parts is None:
+            check_real(experiment)
+    summary = f"{experiment.config.name}: {len(workload.requests)} requests, backend {experiment.config.backend}"
+    if parts is not None:
+        summary += f", {parts.blocks.count} KV blocks ({parts.blocks.source})"
+    for warning in workload.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(f"{experiment.source}: valid; {summary}")

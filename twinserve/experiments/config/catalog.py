@@ -1,0 +1,102 @@
+"""Hardware and model files: shipped ones by name, one's own by path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import ValidationError, create_model
+
+from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.settings.explain import explain, suggest
+from twinserve.experiments.settings.paths import packaged_configs, packaged_names, resolve
+from twinserve.experiments.settings.schema import Section
+from twinserve.experiments.settings.yaml_loader import read_yaml
+from twinserve.sim_backend.hardware import Hardware
+from twinserve.sim_backend.models import ModelShape
+
+DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+KEYS: Mapping[str, str] = MappingProxyType(
+    {"hardware": "sim.cost_model.hardware", "models": "model.name", "calibrations": "sim.cost_model.file"}
+)
+"""Folder of the catalogue -> the setting that names one of its files."""
+
+SectionT = TypeVar("SectionT", bound=Section)
+ValueT = TypeVar("ValueT", Hardware, ModelShape)
+
+
+def load_hardware(name: str, base_dir: Path) -> Hardware:
+    """The GPU called ``name``: a file of ``configs/hardware`` ("rtx-4090"), or a YAML file by path.
+
+    Raises:
+        ConfigError: no such GPU, or a file that is wrong.
+    """
+    return _read(Hardware, catalog_file("hardware", name, base_dir))
+
+
+def load_model(name: str, dtype: str, base_dir: Path) -> ModelShape:
+    """The shape of model ``name``: a file of ``configs/models`` ("Qwen/Qwen3-8B" is qwen3-8b), or a YAML by path.
+
+    Raises:
+        ConfigError: no such model, a file that is wrong, or a dtype without a known size.
+    """
+    if dtype not in DTYPE_BYTES:
+        raise ConfigError(f"got {dtype!r}; {suggest(dtype, list(DTYPE_BYTES))}", key="model.dtype")
+    shape = _read(ModelShape, catalog_file("models", name, base_dir))
+    return replace(shape, dtype_bytes=DTYPE_BYTES[dtype])
+
+
+def catalog_file(folder: str, name: str, base_dir: Path) -> Path:
+    """The YAML file that ``name`` means: a path ending in .yaml, or an entry of ``configs/<folder>``.
+
+    Raises:
+        ConfigError: there is none; the message names what is near.
+    """
+    if name.endswith((".yaml", ".yml")):
+        path = resolve(name, base_dir)
+    else:
+        path = packaged_configs() / folder / f"{slug(name)}.yaml"
+    if path.is_file():
+        return path
+    known = packaged_names(folder)
+    message = f"no {folder} file for {name!r}; {suggest(slug(name), known)} (or give the path of a YAML file)"
+    raise ConfigError(message, key=KEYS.get(folder))
+
+
+def slug(name: str) -> str:
+    """The file name of a catalogue entry: "Qwen/Qwen3-8B" is "qwen3-8b", "RTX 4090" is "rtx-4090"."""
+    return name.rsplit("/", 1)[-1].lower().replace(" ", "-").replace("_", "-")
+
+
+def read_section(kind: type[SectionT], path: Path) -> SectionT:
+    """A YAML file as a section.
+
+    Raises:
+        ConfigError: naming the file and the key.
+    """
+    data = read_yaml(path)
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        key, message = explain(error, kind, data)
+        raise ConfigError(message, file=path, key=key) from error
+
+
+def _read(kind: type[ValueT], path: Path) -> ValueT:
+    values = read_section(_section_of(kind), path)
+    try:
+        return kind(**values.model_dump())
+    except ValueError as error:
+        raise ConfigError(str(error), file=path) from error
+
+
+def _section_of(kind: type[Any]) -> type[Section]:
+    """The strict section with the fields of a dataclass of plain values."""
+    hints = get_type_hints(kind)
+    defaults = {field.name: ... if field.default is MISSING else field.default for field in fields(kind)}
+    columns: dict[str, Any] = {name: (hints[name], default) for name, default in defaults.items()}
+    return create_model(kind.__name__, __base__=Section, **columns)

@@ -1,0 +1,77 @@
+"""Files appear whole or not at all: written beside their place under a hidden name, then renamed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from twinserve.experiments.errors import ConfigError
+
+Writer = Callable[[Path], object]
+
+
+def write_files(folder: Path, writers: Mapping[str, Writer]) -> None:
+    """Write files of one folder, each by its writer, which is given a temporary path.
+
+    No file takes its name before all are written, and they do so in the order given: a full disk leaves the folder as
+    it was, and a reader who sees the last file sees all.
+
+    Raises:
+        ConfigError: the folder cannot be made or written, or the disk is full.
+    """
+    suffix = f"{socket.gethostname()}-{os.getpid()}.tmp"
+    temporary = {name: folder / f".{name}.{suffix}" for name in writers}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, write in writers.items():
+            write(temporary[name])
+        for name, path in temporary.items():
+            path.replace(folder / name)
+    except OSError as error:
+        raise storage_error(folder, error) from error
+    finally:
+        for path in temporary.values():
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    write_files(path.parent, {path.name: text_writer(text)})
+
+
+def text_writer(text: str) -> Writer:
+    return lambda path: path.write_text(text, encoding="utf-8")
+
+
+def storage_error(path: Path, error: OSError) -> ConfigError:
+    """The one line for a folder that cannot be written."""
+    reason = error.strerror or str(error)
+    return ConfigError(f"cannot be written: {reason}; give --out a writable folder with free space", file=path)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete temporary files that killed processes of this machine left in ``folder``."""
+    host = socket.gethostname()
+    for leftover in sorted(folder.glob(f".*.{host}-*.tmp")):
+        process = leftover.name.removesuffix(".tmp").rpartition("-")[2]
+        if process.isdigit() and not _is_alive(int(process)):
+            leftover.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    """False also for a zombie: a killed process whose parent has not noticed still has its number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # no such file system here, or it ended just now: the next call will see
+        return True
+    return status.rpartition(")")[2].split()[0] != "Z"

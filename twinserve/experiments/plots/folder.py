@@ -1,0 +1,75 @@
+"""From a result folder to its figures, whichever kind of folder it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.strict_json import read_object
+from twinserve.experiments.plots.describe import run_title
+from twinserve.experiments.plots.profile import plot_profile
+from twinserve.experiments.plots.run import plot_run
+from twinserve.experiments.plots.sweep import plot_sweep
+from twinserve.experiments.report.profile_table import read_profile
+from twinserve.experiments.store.profile_store import PROFILE
+from twinserve.experiments.store.run_folder import is_run_folder, read_config
+from twinserve.experiments.store.run_store import MANIFEST
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUMMARY = "summary.csv"
+_DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_][a-z0-9_]*)+")
+
+
+def plot_folder(folder: Path, out: Path) -> list[Path]:
+    """The figures of the run, sweep or profile in ``folder``, written below ``out``; returns their paths.
+
+    Raises:
+        ConfigError: ``folder`` holds none of them, or a sweep that varied nothing; or ``out`` cannot be written.
+    """
+    try:
+        if is_run_folder(folder):
+            return plot_run(folder, out)
+        if (folder / SUMMARY).is_file():
+            return plot_sweep_folder(folder, out)
+        if (folder / PROFILE).is_file():
+            manifest = read_object(folder / MANIFEST, "profile again with --force")
+            return [plot_profile(read_profile(folder), manifest, out / "profile.png")]
+    except OSError as error:
+        raise ConfigError(f"cannot be written ({error.strerror}); choose another --out", file=out) from error
+    kinds = f"a run (requests.parquet), a sweep ({SUMMARY}) or a profile ({PROFILE})"
+    problem = f"holds none of these: {kinds}; give a folder that one of them wrote"
+    raise ConfigError(problem, file=folder)
+
+
+def read_summary(folder: Path) -> pd.DataFrame:
+    """The summary of the sweep in ``folder``: a row per run, dotted configuration keys and figures as columns."""
+    import pandas as pd
+
+    try:
+        return pd.read_csv(folder / SUMMARY)
+    except ValueError as error:
+        raise ConfigError(f"is not a table ({error}); run the sweep again", file=folder / SUMMARY) from error
+
+
+def swept_keys(summary: pd.DataFrame) -> list[str]:
+    """The configuration keys among the columns that take several values (``p99.9_ttft_ms`` is no key)."""
+    names = [str(name) for name in summary.columns]
+    return [name for name in names if _DOTTED_KEY.fullmatch(name) and summary[name].nunique() > 1]
+
+
+def plot_sweep_folder(folder: Path, out: Path) -> list[Path]:
+    """The figures of the sweep in ``folder``, titled after its first run.
+
+    Raises:
+        ConfigError: the summary is no table, or no key takes two values.
+    """
+    summary = read_summary(folder)
+    swept = swept_keys(summary)
+    if not swept:
+        raise ConfigError("no configuration key takes two values, so there is nothing to plot against", file=folder)
+    first = next((path.parent for path in sorted(folder.glob("*/config.yaml"))), folder)
+    return plot_sweep(summary, swept, out, title=run_title(read_config(first), leave_out=swept))

@@ -1,0 +1,75 @@
+"""One experiment from configuration to stored result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from twinserve.experiments.backends.build import Progress, build_requests, run_backend
+from twinserve.experiments.config.load import Experiment
+from twinserve.experiments.errors import RunError
+from twinserve.experiments.identity import Identity, code_digest, identify
+from twinserve.experiments.manifest import describe_end, describe_start
+from twinserve.experiments.result import make_result
+from twinserve.experiments.settings.input_paths import map_paths
+from twinserve.experiments.store.run_store import About, RunStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """A stored run; ``was_there`` when an earlier run of the same id was found instead of running again."""
+
+    run_id: str
+    folder: Path
+    result: Mapping[str, Any]
+    was_there: bool = False
+
+
+def run_experiment(
+    experiment: Experiment,
+    out: Path,
+    *,
+    force: bool = False,
+    check: bool = False,
+    code: str | None = None,
+    on_progress: Progress | None = None,
+) -> FinishedRun:
+    """Run and store an experiment below ``out``, or find it finished there.
+
+    ``force`` runs it again, ``check`` verifies the engine's invariants at every step, ``code`` is a
+    ``code_digest`` computed before.
+
+    Raises:
+        ConfigError: the configuration, an input file or the output folder is wrong.
+        RunError: the run began and could not go on; what it wrote stays.
+    """
+    identity = identify(experiment, code or code_digest(experiment.config.backend))
+    store = RunStore(out)
+    known = None if force else store.find(identity.run_id)
+    if known is not None:
+        folder = store.folder(identity.run_id)
+        return FinishedRun(run_id=identity.run_id, folder=folder, result=known, was_there=True)
+    with experiment.blamed():
+        return _run(experiment, identity, store, check, on_progress)
+
+
+def _run(
+    experiment: Experiment, identity: Identity, store: RunStore, check: bool, on_progress: Progress | None
+) -> FinishedRun:
+    run_id = identity.run_id
+    began = monotonic()
+    workload = build_requests(experiment)
+    start = describe_start(experiment, identity)
+    config = map_paths(experiment.config.model_dump(), experiment.base_dir, str)
+    store.begin(run_id, About(config, start))
+    run = run_backend(experiment, workload, check=check, on_progress=on_progress)
+    about = About(config, describe_end(start, run, monotonic() - began))
+    if run.error is not None:
+        store.keep(run_id, about, run.record)
+        raise RunError(f"{run.error}; what had finished is in {store.folder(run_id)}")
+    result = make_result(experiment.config, run_id, workload, run)
+    folder = store.finish(run_id, about, run.record, result)
+    return FinishedRun(run_id=run_id, folder=folder, result=result)

@@ -1,0 +1,68 @@
+"""Values that replace those of a YAML file: ``--set a.b=c`` and the points of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.settings.yaml_loader import parse_yaml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """``value`` for the dotted ``key``; ``source`` names where it came from in errors."""
+
+    key: str
+    value: Any
+    source: str
+
+    def covers(self, key: str) -> bool:
+        """Whether ``key`` is what this override set, or lies inside it."""
+        return f"{key}.".startswith(f"{self.key}.")
+
+    def is_inside(self, key: str) -> bool:
+        """Whether this override set something inside the section ``key`` ("" is the whole file)."""
+        return not key or self.key.startswith(f"{key}.")
+
+
+def parse_override(text: str) -> Override:
+    """``a.b=value``, the value as in YAML (``null``, ``true``, ``[1, 2]``, ``{kind: fixed, value: 8}``, ``inf``).
+
+    A relative path in a key named ``path`` is relative to the current folder, as everywhere on a command line; in a
+    YAML file it is relative to that file.
+    """
+    source = f"--set {text}"
+    key, equals, value_text = text.partition("=")
+    key = key.strip()
+    if not equals or not all(key.split(".")):
+        raise ConfigError("not of the form KEY=VALUE; write for example --set engine.max_num_seqs=32", file=source)
+    value = parse_yaml(value_text, source=source)
+    if key.rpartition(".")[2] == "path" and isinstance(value, str):
+        value = str(Path.cwd() / Path(value).expanduser())
+    return Override(key=key, value=value, source=source)
+
+
+def apply_overrides(data: Mapping[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
+    """A copy of ``data`` with the overrides put in, later ones winning; ``data`` itself is left as it is."""
+    result = dict(data)
+    for override in overrides:
+        _set(result, override.key.split("."), override)
+    return result
+
+
+def _set(section: dict[str, Any], path: list[str], override: Override) -> None:
+    *parents, name = path
+    for depth, parent in enumerate(parents, start=1):
+        below = section.get(parent)
+        if below is not None and not isinstance(below, Mapping):
+            raise ConfigError(
+                f"{'.'.join(parents[:depth])} is {below!r}, which has no keys inside; set a key of a section",
+                file=override.source,
+                key=override.key,
+            )
+        section[parent] = dict(below or {})
+        section = section[parent]
+    section[name] = override.value

@@ -1,0 +1,141 @@
+"""Run every point of a sweep that is not finished yet, then summarise what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from twinserve.experiments.errors import ConfigError, RunError
+from twinserve.experiments.files.atomic import remove_leftovers
+from twinserve.experiments.identity import code_digest, identify
+from twinserve.experiments.run import run_experiment
+from twinserve.experiments.store.run_store import RunStore
+from twinserve.experiments.sweep.executors import Executor, make_executor
+from twinserve.experiments.sweep.points import Point, Sweep
+from twinserve.experiments.sweep.summary import FAILURES, SEED_SUMMARY, SUMMARY, Row, seed_rows, summary_rows, write_csv
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a worker is sent: one point to run and store."""
+
+    run_id: str
+    point: Point
+    out: Path
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    """``error`` is None when the run is stored."""
+
+    run_id: str
+    error: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SweepOutcome:
+    """``finished`` points with their results, in the order of the sweep; ``failed`` ones with one line each."""
+
+    num_found: int = 0
+    finished: list[tuple[Point, Mapping[str, Any]]] = field(default_factory=list)
+    failed: list[tuple[Point, str]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[Row]:
+        return summary_rows(self.finished)
+
+
+def run_sweep(sweep: Sweep, out: Path, on_progress: Progress | None = None) -> SweepOutcome:
+    """Run what is not finished below ``out``, write summary.csv and failures.csv there.
+
+    A point that fails is recorded and the others go on. Stopped at any moment, even by SIGKILL, the next call goes on
+    with what is missing.
+
+    Raises:
+        ConfigError: the output folder or the executor is wrong.
+    """
+    store = RunStore(out)
+    for folder in sorted(path for path in out.glob("*") if path.is_dir()):
+        remove_leftovers(folder)
+    tasks, errors = _tasks(sweep, out)
+    wanted = {task.run_id: task for task in tasks if task is not None}
+    missing = [task for run_id, task in wanted.items() if store.find(run_id) is None]
+    broken = _execute(make_executor(sweep.config.executor), missing, len(wanted), errors, on_progress)
+    outcome = _collect(sweep, tasks, store, errors)
+    outcome.num_found = len(wanted) - len(missing)
+    _write(sweep, out, outcome)
+    if broken is not None:
+        raise broken
+    return outcome
+
+
+def _tasks(sweep: Sweep, out: Path) -> tuple[list[Task | None], dict[str, str]]:
+    """A task per point, None where not even the identity could be found; and those errors by point label."""
+    code = {backend: code_digest(backend) for backend in {point.experiment.config.backend for point in sweep.points}}
+    tasks: list[Task | None] = []
+    errors: dict[str, str] = {}
+    for point in sweep.points:
+        own_code = code[point.experiment.config.backend]
+        try:
+            run_id = identify(point.experiment, own_code).run_id
+        except ConfigError as error:
+            errors[point.label()] = error.complaint
+            tasks.append(None)
+        else:
+            tasks.append(Task(run_id=run_id, point=point, out=out.absolute(), code=own_code))
+    return tasks, errors
+
+
+def _execute(
+    executor: Executor, tasks: Sequence[Task], total: int, errors: dict[str, str], on_progress: Progress | None
+) -> RunError | None:
+    """Run tasks, adding to ``errors`` by run id; returns what broke the executor itself, if anything did."""
+    done = total - len(tasks)
+    outcomes: Iterable[TaskOutcome] = executor(run_task, tasks) if tasks else ()
+    try:
+        for outcome in outcomes:
+            done += 1
+            if outcome.error is not None:
+                errors[outcome.run_id] = outcome.error
+            if on_progress is not None:
+                on_progress(done, total)
+    except RunError as error:
+        return error
+    return None
+
+
+def run_task(task: Task) -> TaskOutcome:
+    """Run one point; whatever goes wrong with it is its outcome, so that the others go on."""
+    try:
+        run_experiment(task.point.experiment, task.out, code=task.code)
+    except ConfigError as error:
+        return TaskOutcome(run_id=task.run_id, error=error.complaint)
+    except Exception as error:  # a policy of the user's may raise anything
+        return TaskOutcome(run_id=task.run_id, error=f"{type(error).__name__}: {error}")
+    return TaskOutcome(run_id=task.run_id)
+
+
+def _collect(sweep: Sweep, tasks: Sequence[Task | None], store: RunStore, errors: Mapping[str, str]) -> SweepOutcome:
+    outcome = SweepOutcome()
+    for point, task in zip(sweep.points, tasks, strict=True):
+        result = None if task is None else store.find(task.run_id)
+        key = point.label() if task is None else task.run_id
+        if result is None:
+            outcome.failed.append((point, errors.get(key, "was not run; run the sweep again")))
+        else:
+            outcome.finished.append((point, result))
+    return outcome
+
+
+def _write(sweep: Sweep, out: Path, outcome: SweepOutcome) -> None:
+    write_csv(out / SUMMARY, outcome.rows)
+    if sweep.config.seeds is not None and len(sweep.config.seeds) > 1:
+        write_csv(out / SEED_SUMMARY, seed_rows(outcome.finished))
+    (out / FAILURES).unlink(missing_ok=True)
+    if outcome.failed:
+        write_csv(out / FAILURES, [{**point.settings, "error": error} for point, error in outcome.failed])

@@ -1,0 +1,119 @@
+"""A recorded real run, with all that is needed to simulate it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twinserve.experiments.backends.build import build_requests
+from twinserve.experiments.config.experiment import ExperimentConfig
+from twinserve.experiments.config.load import Experiment, load_experiment
+from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.parquet import DECISION_COLUMNS
+from twinserve.experiments.files.strict_json import read_object
+from twinserve.experiments.identity import digest
+from twinserve.experiments.settings.overrides import Override
+from twinserve.experiments.store.list_columns import read_lists
+from twinserve.experiments.store.manifest_facts import known_capture_sizes, known_count
+from twinserve.experiments.store.run_folder import is_run_folder, read_run_folder
+from twinserve.experiments.store.run_store import CONFIG, MANIFEST, RESULT
+from twinserve.experiments.store.step_columns import StepColumns
+from twinserve.experiments.workloads import Workload, input_files
+from twinserve.run_core.record import Columns, RunRecord
+from twinserve.sched_core.dispatch import CaptureSizes
+from twinserve.sim_backend.replay import ReplayCostModel
+
+DECISIONS = "decisions.parquet"
+RUN_AGAIN = "run the experiment again with --force"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    """``decisions`` is the decision log, None where the run kept none; ``num_blocks`` and ``capture_sizes`` are what
+    the engine had on its device."""
+
+    folder: Path
+    run_id: str
+    experiment: Experiment
+    workload: Workload
+    record: RunRecord
+    decisions: Columns | None
+    num_blocks: int
+    capture_sizes: CaptureSizes
+    manifest: Mapping[str, Any]
+
+    @property
+    def config(self) -> ExperimentConfig:
+        return self.experiment.config
+
+    @property
+    def device_timed(self) -> bool:
+        """Whether every step has a measured span on the device."""
+        return None not in self.record.steps["device_ns"]
+
+
+def read_recorded_run(folder: Path, overrides: Sequence[Override] = ()) -> RecordedRun:
+    """The finished real run in ``folder``; ``overrides`` change its configuration, such as where its trace is now.
+
+    Raises:
+        ConfigError: ``folder`` is not that of a finished real run, a file is damaged, or the workload's files are
+            missing or not those of the run.
+    """
+    experiment = _experiment(folder, overrides)
+    result, manifest = (read_object(folder / name, RUN_AGAIN) for name in (RESULT, MANIFEST))
+    record = read_run_folder(folder).record
+    _check_record(record, folder)
+    with experiment.blamed():
+        _check_inputs(experiment, manifest)
+        workload = build_requests(experiment)
+    return RecordedRun(
+        folder=folder,
+        run_id=str(result.get("run_id")),
+        experiment=experiment,
+        workload=workload,
+        record=record,
+        decisions=_decisions(folder),
+        num_blocks=known_count(manifest, "num_blocks", folder / MANIFEST),
+        capture_sizes=known_capture_sizes(manifest, folder / MANIFEST),
+        manifest=manifest,
+    )
+
+
+def _experiment(folder: Path, overrides: Sequence[Override]) -> Experiment:
+    if not (folder / CONFIG).is_file():
+        message = f"is not the folder of a run ({CONFIG} is missing); give OUT/<run id>, or a folder of such folders"
+        raise ConfigError(message, file=folder)
+    experiment = load_experiment(str(folder / CONFIG), overrides)
+    if experiment.config.backend != "real":
+        message = "is a simulated run; give the folder of a `twinserve run --backend real --decisions`"
+        raise ConfigError(message, file=folder, key="backend")
+    if not (folder / RESULT).is_file() or not is_run_folder(folder):
+        raise ConfigError(f"the run is not finished ({RESULT} is missing); run it again", file=folder)
+    return experiment
+
+
+def _check_record(record: RunRecord, folder: Path) -> None:
+    path = folder / "steps.parquet"
+    steps = StepColumns(path, record.steps)
+    steps.counts(), steps.modes()
+    steps.check_device_within(steps.numbers("end_ns") - steps.numbers("start_ns"))
+    try:
+        ReplayCostModel(list(zip(record.steps["start_ns"], record.steps["end_ns"], strict=True)))
+    except ValueError as error:
+        raise ConfigError(f"holds no possible run: {error}; run the experiment again", file=path) from error
+
+
+def _check_inputs(experiment: Experiment, manifest: Mapping[str, Any]) -> None:
+    known = manifest.get("inputs") or {}
+    for number, path in enumerate(input_files(experiment.config.workload, experiment.base_dir)):
+        recorded = known.get(f"workload.{number}")
+        if recorded is not None and digest(path, "workload") != recorded:
+            message = f"{path} is not the file that the run read (its digest differs); name that one with --set"
+            raise ConfigError(message, key="workload")
+
+
+def _decisions(folder: Path) -> Columns | None:
+    path = folder / DECISIONS
+    return read_lists(path, DECISION_COLUMNS) if path.exists() else None

@@ -1,0 +1,34 @@
+"""Kinds of settings that only workloads have, and the files they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.settings.paths import resolve
+
+
+def _positive(value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"got {value}; should be greater than 0, or inf")
+    return value
+
+
+NonNegativeFloat = Annotated[float, Field(ge=0, le=1e12)]
+PositiveOrInf = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_positive)]
+
+
+def require_file(path: str, base_dir: Path, key: str) -> Path:
+    """``resolve`` for an input file that must exist.
+
+    Raises:
+        ConfigError: naming ``key`` when there is no such file.
+    """
+    found = resolve(path, base_dir)
+    if not found.is_file():
+        what = "is a folder" if found.is_dir() else "does not exist"
+        raise ConfigError(f"{found} {what}; give an existing file, for example with --set {key}=FILE", key=key)
+    return found

@@ -1,0 +1,112 @@
+"""What ``experiments`` calls: a run or a profile of the real engine, and measurements of the engine by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twinserve.real_backend.bench.measure import measure_steps, probe
+from twinserve.real_backend.engine_config import EngineOptions, ModelSource
+from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
+from twinserve.real_backend.launch.memory import free_device
+from twinserve.real_backend.loop.clock import WallClock
+from twinserve.real_backend.loop.driver import RunOutcome, run_real
+from twinserve.real_backend.profiling.profile import Profile
+from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.traffic import Traffic
+from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.policies.registry import Policies
+
+__all__ = ["RealRun", "load_profile", "measure_steps", "probe", "run_experiment"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealRun:
+    """A real run's record, the KV blocks it had, facts for its manifest, and why it ended early (None: it did not)."""
+
+    record: RunRecord
+    num_blocks: int
+    manifest: Mapping[str, Any]
+    error: str | None = None
+
+
+def run_experiment(
+    *,
+    model: Mapping[str, Any],
+    scheduler: Mapping[str, Any],
+    options: Mapping[str, Any],
+    policies: Policies,
+    traffic: Traffic,
+    recorder: Recorder,
+    output_lens: Mapping[int, int] | None = None,
+    check: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> RealRun:
+    """Load the model, run the traffic on the wall clock, and free the device.
+
+    ``model`` has the fields of ``ModelSource``, ``scheduler`` those of ``SchedulerConfig`` but ``num_blocks``,
+    ``options`` those of ``EngineOptions``. A step that fails ends the run: ``error`` is set and the record holds what
+    had finished.
+
+    Raises:
+        EngineError: the engine could not be built.
+    """
+
+    def drive(loaded: LoadedEngine) -> RunOutcome:
+        return run_real(
+            EngineCore(loaded.scheduler, policies),
+            loaded.runner,
+            traffic,
+            recorder,
+            WallClock(),
+            capture_sizes=loaded.runner.capture_sizes,
+            output_lens=output_lens,
+            check=check,
+            on_progress=on_progress,
+        )
+
+    free_device()  # an engine that failed to load may have left something
+    try:
+        return _run(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), EngineOptions(**options), drive)
+    finally:
+        free_device()
+
+
+def load_profile(
+    *,
+    model: Mapping[str, Any],
+    scheduler: Mapping[str, Any],
+    options: Mapping[str, Any],
+    make_policies: Callable[[], Policies],
+    seed: int,
+    num_visits: int,
+    density: float,
+) -> Profile:
+    """An engine whose KV cache holds noise, ready to be profiled.
+
+    ``model``, ``scheduler`` and ``options`` are as in ``run_experiment``.
+
+    Raises:
+        EngineError: the engine could not be built.
+    """
+    wanted = EngineOptions(**{**options, "kv_cache_noise": True})
+    loaded = load_engine(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), wanted)
+    return Profile(loaded, make_policies, seed=seed, num_visits=num_visits, density=density)
+
+
+def _run(
+    source: ModelSource,
+    scheduler: SchedulerConfig,
+    options: EngineOptions,
+    drive: Callable[[LoadedEngine], RunOutcome],
+) -> RealRun:
+    loaded = load_engine(source, scheduler, options)
+    outcome = drive(loaded)
+    return RealRun(
+        record=outcome.record,
+        num_blocks=loaded.pool.num_blocks,
+        manifest=loaded.facts,
+        error=None if outcome.error is None else str(outcome.error),
+    )

@@ -1,0 +1,25 @@
+"""What a device raises, in one line that the user can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from twinserve.real_backend.errors import EngineError
+
+
+@contextmanager
+def clear_errors(doing: str) -> Iterator[None]:
+    """Turns errors of the device into EngineError; ``doing`` completes "out of memory while ..."."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise EngineError(
+            f"the device is out of memory while {doing}; lower engine.gpu_memory_utilization, "
+            "engine.num_gpu_blocks_override or engine.max_num_batched_tokens, or take a smaller model"
+        ) from error
+    except torch.AcceleratorError as error:
+        first_line = str(error).partition("\n")[0]
+        raise EngineError(f"the device failed while {doing}: {first_line}") from error

@@ -1,0 +1,131 @@
+"""Fills a model's parameters: from a Hugging Face folder, tensor by tensor, or with random numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from math import sqrt
+from pathlib import Path
+
+import torch
+
+from twinserve.real_backend.errors import EngineError
+from twinserve.real_backend.model.layers import DecoderLayer, DecoderWeights
+from twinserve.real_backend.model.model_config import ModelConfig
+
+_INDEX = "model.safetensors.index.json"
+
+
+def load_weights(weights: DecoderWeights, config: ModelConfig, path: str | Path) -> None:
+    """Copies every tensor of the folder's safetensors file(s) into the fused parameters.
+
+    Raises ``EngineError`` for a folder without safetensors, a corrupt or missing shard, and a tensor that is missing,
+    unexpected, of the wrong shape or not floating point. The parameters are then partly filled.
+    """
+    missing = checkpoint_views(weights, config)
+    for name, tensor, file in _stored_tensors(Path(path)):
+        if _is_redundant(name, config):
+            continue
+        target = missing.pop(name, None)
+        if target is None:
+            raise EngineError(f"{file}: unexpected tensor {name!r}; does config.json describe another model?")
+        _check(name, tensor, target, file)
+        target.copy_(tensor)
+    if missing:
+        names = ", ".join(list(missing)[:3])
+        raise EngineError(f"{path}: {len(missing)} tensors are missing from the checkpoint, among them {names}")
+
+
+def fill_dummy_weights(weights: DecoderWeights, config: ModelConfig, seed: int = 0) -> None:
+    """Random weights on the parameters' own device, the same for the same seed and device.
+
+    Normal with variance 1 / fan-in, the two matrices that write to the residual stream shrunk by sqrt(2 layers), so
+    that activations and logits are of order one at any depth and in any type; norms are 1.
+    """
+    generator = torch.Generator(device=weights.embedding.device).manual_seed(seed)
+    residual_scale = 1 / sqrt(2 * config.num_hidden_layers)
+    for name, tensor in checkpoint_views(weights, config).items():
+        if tensor.dim() == 1:
+            tensor.fill_(1.0)
+            continue
+        scale = residual_scale if name.endswith(("o_proj.weight", "down_proj.weight")) else 1.0
+        tensor.normal_(0.0, scale / sqrt(tensor.shape[1]), generator=generator)
+
+
+def checkpoint_views(weights: DecoderWeights, config: ModelConfig) -> dict[str, torch.Tensor]:
+    """Hugging Face's tensor names, each with the part of a fused parameter that it fills."""
+    views = {"model.embed_tokens.weight": weights.embedding}
+    for index, layer in enumerate(weights.layers):
+        views.update({f"model.layers.{index}.{name}": view for name, view in _layer_views(layer, config).items()})
+    views["model.norm.weight"] = weights.final_norm
+    if not config.tie_word_embeddings:
+        views["lm_head.weight"] = weights.lm_head
+    return views
+
+
+def _layer_views(layer: DecoderLayer, config: ModelConfig) -> dict[str, torch.Tensor]:
+    q, k, v = layer.qkv.split((config.q_size, config.kv_size, config.kv_size))
+    gate, up = layer.gate_up.chunk(2)
+    views = {
+        "input_layernorm.weight": layer.input_norm,
+        "self_attn.q_proj.weight": q,
+        "self_attn.k_proj.weight": k,
+        "self_attn.v_proj.weight": v,
+        "self_attn.o_proj.weight": layer.o,
+        "post_attention_layernorm.weight": layer.post_attention_norm,
+        "mlp.gate_proj.weight": gate,
+        "mlp.up_proj.weight": up,
+        "mlp.down_proj.weight": layer.down,
+    }
+    if layer.q_norm is not None and layer.k_norm is not None:
+        views |= {"self_attn.q_norm.weight": layer.q_norm, "self_attn.k_norm.weight": layer.k_norm}
+    return views
+
+
+def _stored_tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor, Path]]:
+    """(name, tensor on the CPU, file), one tensor in memory at a time."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in _files(folder):
+        try:
+            with safe_open(file, framework="pt", device="cpu") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 (not a dict: it cannot be iterated)
+                    yield name, tensors.get_tensor(name), file
+        except (SafetensorError, OSError) as error:
+            raise EngineError(f"{file} is not a readable safetensors file ({error}); get it again") from error
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise EngineError(f"model folder {folder} does not exist")
+    single, index = folder / "model.safetensors", folder / _INDEX
+    if index.is_file():
+        files = [folder / name for name in _shard_names(index)]
+    elif single.is_file():
+        files = [single]
+    else:
+        raise EngineError(f"{folder} has neither model.safetensors nor {_INDEX}; only safetensors can be loaded")
+    for file in files:
+        if not file.is_file():
+            raise EngineError(f"shard {file} is missing, named by {_INDEX}")
+    return files
+
+
+def _shard_names(index: Path) -> list[str]:
+    try:
+        return sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EngineError(f"{index} is not a valid index: it has no weight_map of tensor names to files") from error
+
+
+def _is_redundant(name: str, config: ModelConfig) -> bool:
+    """Tensors that some checkpoints carry and that follow from others: the tied head, rope frequencies."""
+    return name.endswith("rotary_emb.inv_freq") or (name == "lm_head.weight" and config.tie_word_embeddings)
+
+
+def _check(name: str, tensor: torch.Tensor, target: torch.Tensor, file: Path) -> None:
+    if tensor.shape != target.shape:
+        found, wanted = list(tensor.shape), list(target.shape)
+        raise EngineError(f"{file}: tensor {name!r} has shape {found}, the config asks for {wanted}")
+    if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise EngineError(f"{file}: tensor {name!r} is {tensor.dtype}, not float32, float16 or bfloat16")

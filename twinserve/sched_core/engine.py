@@ -1,0 +1,274 @@
+"""``EngineCore``: the step state machine that both backends drive. No clock, no I/O; times are integer ns.
+
+A driver repeats: ``add_request`` what has arrived, ``begin_step``, run the plan, ``finish_step``. Exactly one step is
+in flight. A plan is provisional until it is finished: ``cancel_step`` restores the state from before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.draft import Draft
+from twinserve.sched_core.errors import SchedulerError, StuckError
+from twinserve.sched_core.events import Admission, Event, Finished, Preempted
+from twinserve.sched_core.finishing import abort_requests, deliver
+from twinserve.sched_core.plan import Idle, Ints, StepPlan, StepResult
+from twinserve.sched_core.policies.interfaces import BatchState
+from twinserve.sched_core.policies.registry import Policies, build_policies
+from twinserve.sched_core.refusal import check_admissible
+from twinserve.sched_core.requests.request import Request
+from twinserve.sched_core.requests.spec import RequestSpec
+from twinserve.sched_core.state import SchedulerState
+
+_NOBODY: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class _InFlight:
+    plan: StepPlan
+    rows: Ints
+    ends: Ints  # tokens of each row that are computed after the step
+    unreported: tuple[int, ...]  # before the plan
+
+
+class EngineCore:
+    """Scheduler and block manager of one engine."""
+
+    def __init__(self, config: SchedulerConfig, policies: Policies | None = None) -> None:
+        self.config = config
+        self._state = SchedulerState.create(config, policies or build_policies())
+        self._batch_state = BatchState(config.max_num_batched_tokens, self._state.running, self._state.queue)
+        self._in_flight: _InFlight | None = None
+        self._aborting: list[int] = []
+        self._unreported: tuple[int, ...] = ()  # preempted since the last plan
+        self._now = 0
+        self._num_steps = self._num_confirmed = self._num_preemptions = 0
+        self._steps_since_prefill = config.prefill_schedule_interval
+        self._queue_was_drained = True
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def has_unfinished(self) -> bool:
+        return bool(self._state.requests)
+
+    def stats(self) -> Mapping[str, int]:
+        """Counters since the start.
+
+        ``num_steps``, ``num_preemptions``; and per admission (a resume counts again) ``prefix_cache_requests``,
+        ``prefix_cache_queries`` and ``prefix_cache_hits`` in tokens, ``prefix_cache_query_blocks`` (full blocks) and
+        ``prefix_cache_hit_blocks``.
+        """
+        names = ("requests", "queries", "hits", "query_blocks", "hit_blocks")
+        cache = {f"prefix_cache_{name}": self._counters[f"prefix_cache_{name}"] for name in names}
+        return {"num_steps": self._num_confirmed, "num_preemptions": self._num_preemptions} | cache
+
+    def add_request(self, spec: RequestSpec, now: int) -> Admission:
+        """Queue a request, or refuse one that could never run; allowed while a step is in flight."""
+        self._advance(now)
+        refused = check_admissible(self._state, spec)
+        if refused is not None:
+            return refused
+        request = Request(spec)
+        order = self._state.policies.order
+        order.on_arrival(request, now)
+        request.rank = order.rank(request, now)
+        self._state.blocks.hash_prompt(request)
+        self._state.requests[spec.request_id] = request
+        self._state.queue.add(request)
+        return Admission(request_id=spec.request_id)
+
+    def abort(self, request_id: int, now: int) -> tuple[Event, ...]:
+        """End a request early: at once, or with the step in flight (which then returns the events).
+
+        A request that is unknown or already finished is left alone: clients may give up too late.
+        """
+        self._advance(now)
+        self._aborting.append(request_id)
+        return () if self._in_flight else self._finish_aborted()
+
+    def begin_step(self, now: int) -> StepPlan | Idle:
+        """Plan the next step; ``Idle`` when there is nothing to run."""
+        self._advance(now)
+        if self._in_flight is not None:
+            raise SchedulerError(f"step {self._in_flight.plan.step_id} is still in flight")
+        self._state.journal.clear()
+        unreported = self._unreported
+        order = self._state.policies.order
+        if order.on_time(now):
+            self._state.queue.rerank(lambda request: order.rank(request, now))
+        if not self._state.requests:
+            return Idle()
+        draft = self._compose(now)
+        if draft.preempted and not draft.num_tokens:
+            # The only row that could run gave up its place: with its blocks free, try again in the same step.
+            self._remove_preempted(draft.preempted_rows, draft.schedule.merged().rows)
+            draft = self._compose(now)
+        return self._launch(draft, unreported) if draft.num_tokens else self._idle(now)
+
+    def finish_step(self, step_id: int, result: StepResult, now: int) -> tuple[Event, ...]:
+        """Confirm the step in flight: count its tokens, apply stop rules, return what happened."""
+        flight = self._flying(step_id)
+        plan, table = flight.plan, self._state.running
+        if result.token_ids is not None and len(result.token_ids) != plan.num_samples:
+            raise SchedulerError(f"step {step_id} samples {plan.num_samples} rows, got {len(result.token_ids)} ids")
+        self._advance(now)
+        self._in_flight = None
+        self._state.outputs.settle()
+        self._confirm(plan, now)
+        table.num_computed[flight.rows] = flight.ends
+        rows, request_ids, ends = flight.rows, plan.request_ids, flight.ends
+        if plan.num_samples < len(rows):
+            rows, request_ids, ends = rows[plan.samples], request_ids[plan.samples], ends[plan.samples]
+        aborting = self._take_aborting() if self._aborting else _NOBODY
+        events = deliver(self._state, rows, request_ids, ends, result, aborting)
+        self._tell(events, now)
+        return (*map(_preempted, plan.preempted), *events) if plan.preempted else events
+
+    def cancel_step(self, step_id: int, now: int) -> tuple[Event, ...]:
+        """Forget the step in flight: counts, blocks, registrations and queue are exactly as before it."""
+        flight = self._flying(step_id)
+        self._advance(now)
+        self._in_flight = None
+        self._unreported = flight.unreported
+        self._num_steps -= 1
+        self._state.journal.rollback()
+        return self._finish_aborted()
+
+    def settle(self) -> None:
+        """Do now what finishing the last step left for later; a driver may call it while the device is busy.
+
+        It changes nothing that can be seen, but for the time that the next ``finish_step`` takes.
+        """
+        self._state.outputs.settle()
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached blocks; refused (False) while any request holds blocks."""
+        return self._state.pool.reset_cache()
+
+    def _advance(self, now: int) -> None:
+        if now < self._now:
+            raise SchedulerError(f"time runs backwards: {now} ns after {self._now} ns")
+        self._now = now
+
+    def _compose(self, now: int) -> Draft:
+        config, policies = self.config, self._state.policies
+        asked = policies.budget.tokens(self._batch_state, now)
+        budget = max(1, min(asked, config.max_num_batched_tokens))
+        defers_prefill = config.prefill_schedule_interval > 1 and self._defers_prefill()
+        draft = Draft(self._state, now, budget, defers_prefill)
+        policies.composition.compose(draft)
+        if draft.preempted:
+            self._unreported += tuple(draft.preempted)
+        return draft
+
+    def _defers_prefill(self) -> bool:
+        """Hold prefill work back until ``prefill_schedule_interval`` steps have passed since the last of it.
+
+        Not when nothing is decoding, nor when the last such step had to leave requests in the queue (vLLM).
+        """
+        interval = self.config.prefill_schedule_interval
+        if not self._queue_was_drained or self._steps_since_prefill >= interval - 1:
+            return False
+        return bool((self._state.running.remaining() == 1).any())
+
+    def _launch(self, draft: Draft, unreported: tuple[int, ...]) -> StepPlan:
+        state, scheduled = self._state, draft.schedule.merged()
+        table = state.running
+        rows, ends = scheduled.rows, scheduled.ends
+        samples = ends == table.num_tokens[rows]
+        request_ids = table.request_ids[rows]
+        if draft.preempted_rows:
+            rows = self._remove_preempted(draft.preempted_rows, rows)
+        plan = StepPlan(  # in the order of its fields: names cost time in a tuple this long
+            self._num_steps,
+            request_ids,
+            scheduled.computed,
+            scheduled.tokens,
+            samples,
+            scheduled.num_blocks,
+            draft.schedule.block_ids(),
+            tuple(draft.started),
+            self._unreported,
+            draft.num_tokens,
+            int(np.count_nonzero(samples)),
+            len(state.queue),
+            len(table.requests),
+            state.pool.num_free,
+        )
+        self._unreported = ()
+        self._num_steps += 1
+        self._in_flight = _InFlight(plan, rows, ends, unreported)
+        return plan
+
+    def _remove_preempted(self, preempted_rows: list[int], rows: Ints) -> Ints:
+        """Close the gaps in the table; returns the new numbers of ``rows``."""
+        self._state.running.remove(preempted_rows)
+        return rows - np.searchsorted(np.sort(preempted_rows), rows)
+
+    def _idle(self, now: int) -> Idle:
+        policies = self._state.policies
+        asked = (policies.order.wake_at(now), policies.admission.wake_at(now))
+        times = [time for time in asked if time is not None and time > now]
+        if not times:
+            raise StuckError(
+                f"{len(self._state.requests)} unfinished requests, nothing scheduled at {now} ns: "
+                "a policy refuses work that fits and names no later time to try again"
+            )
+        return Idle(wake_at=min(times))
+
+    def _flying(self, step_id: int) -> _InFlight:
+        flight = self._in_flight
+        if flight is None or flight.plan.step_id != step_id:
+            raise SchedulerError(f"step {step_id} is not in flight")
+        return flight
+
+    def _confirm(self, plan: StepPlan, now: int) -> None:
+        """Make the plan permanent and count it."""
+        self._state.journal.clear()
+        order = self._state.policies.order
+        if plan.started:
+            self._state.pool.compact()
+        for started in plan.started:
+            request = self._state.requests[started.spec.request_id]
+            self._count_admission(request, started.num_cached_tokens)
+            order.on_admit(request, now)
+        order.on_tokens(plan.request_ids, plan.num_new, now)
+        self._num_confirmed += 1
+        self._num_preemptions += len(plan.preempted)
+        self._steps_since_prefill += 1
+        if plan.num_tokens > len(plan.request_ids) or plan.started:
+            self._steps_since_prefill = 0
+            self._queue_was_drained = plan.num_waiting == 0
+
+    def _count_admission(self, request: Request, num_cached: int) -> None:
+        if not self.config.enable_prefix_caching:
+            return
+        num_tokens, size = request.num_tokens, self.config.block_size
+        self._counters["prefix_cache_requests"] += 1
+        self._counters["prefix_cache_queries"] += num_tokens
+        self._counters["prefix_cache_hits"] += num_cached
+        self._counters["prefix_cache_query_blocks"] += num_tokens // size
+        self._counters["prefix_cache_hit_blocks"] += num_cached // size
+
+    def _take_aborting(self) -> frozenset[int]:
+        aborting, self._aborting = frozenset(self._aborting), []
+        return aborting
+
+    def _finish_aborted(self) -> tuple[Event, ...]:
+        events = tuple(abort_requests(self._state, self._take_aborting()))
+        self._tell(events, self._now)
+        return events
+
+    def _tell(self, events: tuple[Event, ...], now: int) -> None:
+        for event in events:
+            if isinstance(event, Finished):
+                self._state.policies.order.on_finish(event, now)
+
+
+def _preempted(request_id: int) -> Preempted:
+    return Preempted(request_id=request_id)
