@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.paths import real_trace
-from twinserve.experiments.backends.build import build_requests, run_backend
+from twinserve.experiments.backends.run import build_requests, run_backend
 from twinserve.experiments.config.load import Experiment, load_experiment
 from twinserve.experiments.files.strict_json import plain
 from twinserve.experiments.result import make_result

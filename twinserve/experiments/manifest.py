@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from twinserve.experiments.backends.build import BackendRun
+from twinserve.experiments.backends.backend_run import BackendRun
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.identity import Identity
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from twinserve.experiments.backends.build import BackendRun
+from twinserve.experiments.backends.backend_run import BackendRun
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.metrics import compute_metrics
 from twinserve.experiments.workloads import Workload

@@ -8,7 +8,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from twinserve.experiments.backends.build import Progress, build_requests, run_backend
+from twinserve.experiments.backends.backend_run import Progress
+from twinserve.experiments.backends.run import build_requests, run_backend
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import RunError
 from twinserve.experiments.identity import Identity, code_digest, identify

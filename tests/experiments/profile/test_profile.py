@@ -17,7 +17,7 @@ from tests.experiments.small_profiles import (
     runner_keys,
     steps_of,
 )
-from twinserve.experiments.backends.build import profiled_engine
+from twinserve.experiments.backends.real import profiled_engine
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.files.parquet import read_columns
 from twinserve.experiments.profile.run import ProfileSettings, load_profiled, run_profile

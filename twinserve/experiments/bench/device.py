@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from twinserve.experiments.backends.build import check_real, real_engine
+from twinserve.experiments.backends.real import check_real, real_engine
 from twinserve.experiments.bench.limits import measured_hardware, write_catalog_files
 from twinserve.experiments.bench.published import is_comparable
 from twinserve.experiments.config.load import Experiment

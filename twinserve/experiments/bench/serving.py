@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from twinserve.experiments.backends.build import Progress
+from twinserve.experiments.backends.backend_run import Progress
 from twinserve.experiments.bench.cases import HOST_GAP, HOST_GAP_TITLE, TAILS, ServingCase
 from twinserve.experiments.bench.device import Device
 from twinserve.experiments.bench.host_gap import host_gap

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from twinserve.experiments.backends.build import Progress, real_engine
+from twinserve.experiments.backends.backend_run import Progress
+from twinserve.experiments.backends.real import real_engine
 from twinserve.experiments.bench.cases import StepCase
 from twinserve.experiments.bench.device import Device
 from twinserve.experiments.bench.limits import step_floors, whole_step_floor

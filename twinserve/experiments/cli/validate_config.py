@@ -31,7 +31,9 @@ def validate_config(
 
 
 def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
-    from twinserve.experiments.backends.build import build_requests, build_simulation, check_real
+    from twinserve.experiments.backends.real import check_real
+    from twinserve.experiments.backends.run import build_requests
+    from twinserve.experiments.backends.simulated import build_simulation
     from twinserve.experiments.config.load import load_experiment
     from twinserve.experiments.identity import identify
 

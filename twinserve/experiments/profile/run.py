@@ -9,7 +9,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from twinserve.experiments.backends.build import Progress, check_real, profiled_engine
+from twinserve.experiments.backends.backend_run import Progress
+from twinserve.experiments.backends.real import check_real, profiled_engine
 from twinserve.experiments.config.load import Experiment, load_experiment
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.files import strict_json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from twinserve.experiments.backends.build import build_requests, run_backend
+from twinserve.experiments.backends.run import build_requests, run_backend
 from twinserve.experiments.config.load import load_experiment
 from twinserve.experiments.reproduce.comparison import Comparison, compare
 from twinserve.experiments.reproduce.published import NOTE

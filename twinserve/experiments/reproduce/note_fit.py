@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from twinserve.experiments.backends.build import Simulation, build_requests, build_simulation
+from twinserve.experiments.backends.run import build_requests
+from twinserve.experiments.backends.simulated import Simulation, build_simulation
 from twinserve.experiments.config.catalog import load_hardware, load_model
 from twinserve.experiments.config.load import load_experiment
 from twinserve.experiments.reproduce.comparison import Comparison, compare

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from twinserve.experiments.backends.build import build_requests, build_simulation
+from twinserve.experiments.backends.run import build_requests
+from twinserve.experiments.backends.simulated import build_simulation
 from twinserve.experiments.calibrate.outcome import calibrate
 from twinserve.experiments.config.calibration import read_calibration
 from twinserve.experiments.config.load import Experiment, load_experiment

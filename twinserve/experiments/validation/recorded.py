@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twinserve.experiments.backends.build import build_requests
+from twinserve.experiments.backends.run import build_requests
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.load import Experiment, load_experiment
 from twinserve.experiments.errors import ConfigError

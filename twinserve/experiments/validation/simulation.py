@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twinserve.experiments.backends.build import SIMULATION_ERRORS, engine_policies, scheduler_config
+from twinserve.experiments.backends.scheduler import engine_policies, scheduler_config
+from twinserve.experiments.backends.simulated import SIMULATION_ERRORS
 from twinserve.experiments.validation.recorded import RecordedRun
 from twinserve.experiments.workloads import Workload
 from twinserve.run_core.record import Recorder, RunRecord

@@ -1,0 +1,31 @@
+"""An experiment's requests, and their run on the backend that it names."""
+
+from __future__ import annotations
+
+from twinserve.experiments.backends.backend_run import BackendRun, Progress
+from twinserve.experiments.backends.real import run_real
+from twinserve.experiments.backends.simulated import run_simulated
+from twinserve.experiments.config.load import Experiment
+from twinserve.experiments.workloads import Workload, build_workload
+
+
+def build_requests(experiment: Experiment) -> Workload:
+    """The requests of an experiment, drawn from its seed and repeat."""
+    config = experiment.config
+    return build_workload(
+        config.workload,
+        seed=config.seed,
+        repeat=config.repeat,
+        max_model_len=config.engine.max_model_len,
+        base_dir=experiment.base_dir,
+    )
+
+
+def run_backend(experiment: Experiment, workload: Workload, *, check: bool, on_progress: Progress | None) -> BackendRun:
+    """Run the workload on the backend that the configuration names.
+
+    Raises:
+        ConfigError: something the backend needs is missing or wrong.
+    """
+    run = run_real if experiment.config.backend == "real" else run_simulated
+    return run(experiment, workload, check, on_progress)
