@@ -11,8 +11,8 @@ import os
 from setuptools import Extension, setup
 
 HOT = (
-    "run_core/boundary",
     "run_core/record",
+    "run_core/session",
     "sched_core/blocks/block_manager",
     "sched_core/blocks/block_pool",
     "sched_core/blocks/cache_index",

@@ -20,7 +20,8 @@ from twinserve.experiments.run import run_experiment
 from twinserve.experiments.workloads import build_workload
 from twinserve.experiments.workloads.assemble import assemble
 from twinserve.experiments.workloads.streams import RandomStreams
-from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.record import RunRecord
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import Traffic
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
@@ -88,7 +89,7 @@ def serve(cost_model: CostModel, *, num_blocks: int = 12, **policies: Any) -> Ru
         for index in range(6)
     ]
     engine = EngineCore(config, build_policies(**policies))
-    return simulate(engine, Traffic(requests), cost_model, Recorder(), check=True)
+    return simulate(Session(engine, Traffic(requests), check=True), cost_model).complete()
 
 
 @pytest.mark.usefixtures("folder")

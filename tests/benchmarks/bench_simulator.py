@@ -17,7 +17,8 @@ from pathlib import Path
 from time import perf_counter, process_time  # noqa: TID251 - a benchmark measures
 
 from tests.builders import make_engine
-from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.record import RunRecord
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import Traffic
 from twinserve.sched_core.requests.prompt import Prompt
 from twinserve.sched_core.requests.spec import RequestSpec
@@ -48,7 +49,7 @@ def simulate_trace(specs: Sequence[RequestSpec]) -> tuple[RunRecord, float, floa
     engine = make_engine(num_blocks=27_000, max_num_batched_tokens=512, max_num_seqs=512, max_model_len=1_000_000)
     cost = LinearCostModel(LinearTerms(base_ms=5.0, per_token_ms=0.08, floor_ms=15.0))
     wall, cpu = perf_counter(), process_time()
-    record = simulate(engine, Traffic(specs), cost, Recorder())
+    record = simulate(Session(engine, Traffic(specs)), cost).complete()
     return record, perf_counter() - wall, process_time() - cpu
 
 

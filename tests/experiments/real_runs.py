@@ -40,7 +40,7 @@ EVENTFUL: dict[str, Any] = {
 def run_real(folder: Path, *, decisions: bool = True, **changes: Any) -> Path:
     """The folder of a finished real run below ``folder``."""
     from tests.real_backend.tiny_qwen3 import save_checkpoint
-    from twinserve.real_backend.loop.clock import ManualClock
+    from twinserve.run_core.clock import ManualClock
 
     if not (folder / "tiny").exists():
         save_checkpoint(folder / "tiny")

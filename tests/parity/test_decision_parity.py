@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,11 @@ import pytest
 from tests.real_backend.tiny_qwen3 import Reference, save_checkpoint
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import load_engine
-from twinserve.real_backend.loop.clock import ManualClock
-from twinserve.real_backend.loop.driver import run_real
+from twinserve.run_core.clock import ManualClock
 from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import FollowUp, Traffic
+from twinserve.run_core.wall_clock_driver import run_in_real_time
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.plan import Ints
@@ -116,17 +118,14 @@ def answer(folder: Path) -> list[int]:
 def real_run(folder: Path, answer: list[int]) -> RunRecord:
     options = EngineOptions(device="cpu", num_gpu_blocks_override=CONFIG.num_blocks)
     loaded = load_engine(ModelSource(path=str(folder)), CONFIG, options)
-    outcome = run_real(
-        EngineCore(CONFIG, build_policies()),
-        loaded.runner,
-        make_traffic(answer),
-        Recorder(keep_plans=True),
-        ManualClock(tick_ns=STEP_NS, oversleep_ns=OVERSLEEP_NS),
-        output_lens=scripted_lengths(),
-        check=True,
-    )
-    assert outcome.error is None
-    return outcome.record
+    session = make_session(answer, CONFIG, check=True)
+    clock = ManualClock(tick_ns=STEP_NS, oversleep_ns=OVERSLEEP_NS)
+    return run_in_real_time(session, loaded.runner, clock).complete()
+
+
+def make_session(answer: list[int], config: SchedulerConfig, **options: Any) -> Session:
+    engine, recorder = EngineCore(config, build_policies()), Recorder(keep_plans=True)
+    return Session(engine, make_traffic(answer), recorder, output_lens=scripted_lengths(), **options)
 
 
 @pytest.fixture
@@ -138,13 +137,10 @@ def replay(real_run: RunRecord, answer: list[int]) -> Replay:
     ) -> RunRecord:
         tokens = real_run.tokens
         return simulate(
-            EngineCore(config, build_policies()),
-            make_traffic(answer),
+            make_session(answer, config),
             ReplayCostModel(intervals or recorded_intervals(real_run)),
-            Recorder(keep_plans=True),
-            output_lens=scripted_lengths(),
             token_source=RecordedTokens(tokens["request_id"], tokens["token_id"] if token_ids is None else token_ids),
-        )
+        ).complete()
 
     return run
 

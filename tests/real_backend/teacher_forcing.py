@@ -15,10 +15,11 @@ import torch
 from twinserve.real_backend.engine_loader import LoadedEngine
 from twinserve.real_backend.launch.executor import Executor
 from twinserve.real_backend.launch.runner import ModelRunner
-from twinserve.real_backend.loop.clock import ManualClock
-from twinserve.real_backend.loop.driver import StepOutput, run_real
-from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.clock import ManualClock
+from twinserve.run_core.record import RunRecord
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import Traffic
+from twinserve.run_core.wall_clock_driver import StepOutput, run_in_real_time
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.plan import StepPlan
 from twinserve.sched_core.requests.prompt import Prompt
@@ -111,17 +112,9 @@ class ForcedRunner:
 def forced_logits(loaded: LoadedEngine, script: Script) -> tuple[Logits, RunRecord]:
     """Logits by (request id, position of the token that they choose), and the record of the run."""
     runner = ForcedRunner(loaded.runner, script)
-    outcome = run_real(
-        EngineCore(loaded.scheduler),
-        runner,
-        script.traffic(),
-        Recorder(),
-        ManualClock(tick_ns=1000),
-        capture_sizes=loaded.runner.capture_sizes,
-        check=True,
-    )
-    assert outcome.error is None
-    return runner.logits, outcome.record
+    engine, sizes = EngineCore(loaded.scheduler), loaded.runner.capture_sizes
+    session = Session(engine, script.traffic(), capture_sizes=sizes, check=True)
+    return runner.logits, run_in_real_time(session, runner, ManualClock(tick_ns=1000)).complete()
 
 
 def assert_same_choices(found: Logits, wanted: Logits, *, relative: float, gap: float) -> None:

@@ -158,13 +158,13 @@ def test_an_experiment_runs_from_plain_mappings(folder: Path) -> None:
         scheduler={"block_size": 8, "max_num_batched_tokens": 16, "max_num_seqs": 2, "max_model_len": 64},
         options={"device": "cpu", "attention_backend": "sdpa", "num_gpu_blocks_override": 9},
         policies=build_policies(),
-        traffic=Traffic(specs),
+        source=Traffic(specs),
         recorder=Recorder(),
         output_lens={1: 2},
         check=True,
     )
-    assert run.error is None
+    record = run.outcome.complete()
     assert run.num_blocks == 9
-    assert run.record.requests["output_len"] == [5, 2, 5]
+    assert record.requests["output_len"] == [5, 2, 5]
     assert run.manifest["attention_backend"] == "sdpa"
     assert json.dumps(dict(run.manifest))

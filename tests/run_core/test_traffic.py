@@ -32,17 +32,19 @@ def test_requests_are_sent_once_when_due_in_order_of_arrival() -> None:
 def test_nothing_is_sent_or_given_up_when_nothing_is_due() -> None:
     requests = [make_request(i, arrival_ns=3 * i) for i in range(4)]
     traffic = Traffic(requests, max_concurrency=2, abort_after_ns={0: 5, 1: 40}, follow_ups={3: FollowUp(after=2)})
+    changes: list[None] = []
+    traffic.subscribe(lambda: changes.append(None))
     busy = []
     for now in range(60):
-        due = traffic.anything_due(now)
+        next_event = traffic.next_event_ns()
         gone, new = traffic.due_aborts(now), sent(traffic, now)
-        assert due or not (gone or new)
+        assert bool(gone or new) <= (next_event is not None and next_event <= now)
         for request_id in gone:
             traffic.finished(done(request_id), now)
         if gone or new:
             busy.append((now, gone, new))
     assert busy == [(0, [], [0]), (3, [], [1]), (5, [0], []), (6, [], [2]), (43, [1], [])]
-    assert not traffic.anything_due(60)
+    assert len(changes) == 2, "one for each request that has ended"
 
 
 def test_concurrency_cap_holds_arrivals_back_until_a_request_ends() -> None:
@@ -110,6 +112,13 @@ def test_client_gives_up_counting_from_sending_and_only_once() -> None:
 def test_a_follow_up_of_an_unknown_request_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="request 1 follows request 7, which does not exist"):
         Traffic([make_request(1)], follow_ups={1: FollowUp(after=7)})
+
+
+@pytest.mark.parametrize("follows", [{1: 1}, {1: 2, 2: 1}, {0: 1, 1: 2, 2: 1}])
+def test_conversations_without_a_first_request_are_refused_at_once(follows: dict[int, int]) -> None:
+    follow_ups = {request_id: FollowUp(after=after) for request_id, after in follows.items()}
+    with pytest.raises(ValueError, match="follows itself; its conversation has no first request"):
+        Traffic([make_request(index) for index in range(3)], follow_ups=follow_ups)
 
 
 def test_traffic_that_stops_sending_ends_with_what_was_sent() -> None:

@@ -17,6 +17,7 @@ DECIDE = """
 import hashlib
 import twinserve.sched_core.engine
 from twinserve.run_core.record import Recorder
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import Traffic
 from twinserve.sim_backend.driver import simulate
 from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
@@ -29,7 +30,8 @@ requests = [
 ]
 recorder = Recorder(keep_plans=True)
 engine = make_engine(num_blocks=60, max_num_batched_tokens=128, max_num_seqs=16, max_model_len=512)
-record = simulate(engine, Traffic(requests), LinearCostModel(LinearTerms(base_ms=5.0)), recorder)
+session = Session(engine, Traffic(requests), recorder)
+record = simulate(session, LinearCostModel(LinearTerms(base_ms=5.0))).complete()
 plans = b"".join(plan.to_bytes() for plan in record.plans)
 print(hashlib.sha256(plans).hexdigest(), record.stats["num_preemptions"] > 0, record.end_ns)
 print(twinserve.sched_core.engine.__file__.endswith(".py"))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.builders import make_engine, make_request
 from tests.paths import ROOT
 from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import FollowUp, Traffic
 from twinserve.sched_core.features import StepFeatures
 from twinserve.sched_core.policies.interfaces import AdmissionState
@@ -53,14 +54,14 @@ def run(
     policies: dict[str, str] | None = None,
     **traffic: object,
 ) -> RunRecord:
-    return simulate(
+    session = Session(
         make_engine(policies, **(engine or {})),  # type: ignore[arg-type]
         Traffic(specs, **traffic),  # type: ignore[arg-type]
-        cost or FixedCost(),
         Recorder(keep_plans=True),
         output_lens=output_lens,
         check=True,
     )
+    return simulate(session, cost or FixedCost()).complete()
 
 
 def column(record: RunRecord, name: str) -> dict[int, object]:
@@ -135,15 +136,10 @@ def test_engine_is_woken_when_a_policy_asks_for_it() -> None:
 
 
 def test_progress_counts_up_to_all_requests() -> None:
-    seen: list[tuple[int, int]] = []
-    simulate(
-        make_engine(),
-        Traffic([make_request(i, max_tokens=1 + i) for i in range(3)]),
-        FixedCost(),
-        Recorder(),
-        on_progress=lambda done, total: seen.append((done, total)),
-    )
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    seen: list[int] = []
+    traffic = Traffic([make_request(i, max_tokens=1 + i) for i in range(3)])
+    simulate(Session(make_engine(), traffic, on_progress=seen.append), FixedCost())
+    assert seen == [1, 2, 3]
 
 
 @st.composite
@@ -200,14 +196,13 @@ def test_simulation_needs_neither_a_gpu_stack_nor_the_experiment_layer(blocked: 
 import sys
 sys.modules.update(dict.fromkeys({blocked!r}))
 sys.modules["twinserve.experiments"] = sys.modules["twinserve.real_backend"] = None
-from twinserve.run_core.record import Recorder
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import Traffic
 from twinserve.sim_backend.driver import simulate
 from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 from tests.builders import make_engine, make_request
-record = simulate(
-    make_engine(), Traffic([make_request(0, max_tokens=4)]), LinearCostModel(LinearTerms(base_ms=1.0)), Recorder()
-)
+session = Session(make_engine(), Traffic([make_request(0, max_tokens=4)]))
+record = simulate(session, LinearCostModel(LinearTerms(base_ms=1.0))).complete()
 print(record.end_ns)
 """
     command = [sys.executable, "-W", "error", "-c", script]

@@ -10,11 +10,13 @@ from twinserve.real_backend.bench.measure import measure_steps, probe
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
 from twinserve.real_backend.launch.memory import free_device
-from twinserve.real_backend.loop.clock import WallClock
-from twinserve.real_backend.loop.driver import RunOutcome, run_real
 from twinserve.real_backend.profiling.profile import Profile
-from twinserve.run_core.record import Recorder, RunRecord
-from twinserve.run_core.traffic import Traffic
+from twinserve.run_core.clock import WallClock
+from twinserve.run_core.outcome import RunOutcome
+from twinserve.run_core.record import Recorder
+from twinserve.run_core.session import ProgressListener, Session
+from twinserve.run_core.source import RequestSource
+from twinserve.run_core.wall_clock_driver import run_in_real_time
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.policies.registry import Policies
@@ -24,12 +26,11 @@ __all__ = ["RealRun", "load_profile", "measure_steps", "probe", "run_experiment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealRun:
-    """A real run's record, the KV blocks it had, facts for its manifest, and why it ended early (None: it did not)."""
+    """How a real run went, the KV blocks it had, and facts for its manifest."""
 
-    record: RunRecord
+    outcome: RunOutcome
     num_blocks: int
     manifest: Mapping[str, Any]
-    error: str | None = None
 
 
 def run_experiment(
@@ -38,13 +39,13 @@ def run_experiment(
     scheduler: Mapping[str, Any],
     options: Mapping[str, Any],
     policies: Policies,
-    traffic: Traffic,
+    source: RequestSource,
     recorder: Recorder,
     output_lens: Mapping[int, int] | None = None,
     check: bool = False,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: ProgressListener | None = None,
 ) -> RealRun:
-    """Load the model, run the traffic on the wall clock, and free the device.
+    """Load the model, serve the requests of ``source`` in real time, and free the device.
 
     ``model`` has the fields of ``ModelSource``, ``scheduler`` those of ``SchedulerConfig`` but ``num_blocks``,
     ``options`` those of ``EngineOptions``. A step that fails ends the run: ``error`` is set and the record holds what
@@ -55,17 +56,16 @@ def run_experiment(
     """
 
     def drive(loaded: LoadedEngine) -> RunOutcome:
-        return run_real(
+        session = Session(
             EngineCore(loaded.scheduler, policies),
-            loaded.runner,
-            traffic,
+            source,
             recorder,
-            WallClock(),
             capture_sizes=loaded.runner.capture_sizes,
             output_lens=output_lens,
             check=check,
             on_progress=on_progress,
         )
+        return run_in_real_time(session, loaded.runner, WallClock())
 
     free_device()  # an engine that failed to load may have left something
     try:
@@ -103,10 +103,4 @@ def _run(
     drive: Callable[[LoadedEngine], RunOutcome],
 ) -> RealRun:
     loaded = load_engine(source, scheduler, options)
-    outcome = drive(loaded)
-    return RealRun(
-        record=outcome.record,
-        num_blocks=loaded.pool.num_blocks,
-        manifest=loaded.facts,
-        error=None if outcome.error is None else str(outcome.error),
-    )
+    return RealRun(outcome=drive(loaded), num_blocks=loaded.pool.num_blocks, manifest=loaded.facts)

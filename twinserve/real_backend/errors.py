@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from twinserve.sched_core.errors import RunStopped
 
-class EngineError(Exception):
+
+class EngineError(RunStopped):
     """Something the user can act on: one line that says what is wrong and what would help.
 
     ``key`` is the dotted setting at fault, None where it is none or several; ``str()`` begins with it.

@@ -12,11 +12,11 @@ from typing import Any, TypedDict
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import load_engine
 from twinserve.real_backend.errors import EngineError
-from twinserve.real_backend.loop.clock import WallClock
-from twinserve.real_backend.loop.driver import run_real
 from twinserve.real_backend.sampling.sampling_params import SamplingParams
-from twinserve.run_core.record import Recorder
+from twinserve.run_core.clock import WallClock
+from twinserve.run_core.session import ProgressListener, Session
 from twinserve.run_core.traffic import Traffic
+from twinserve.run_core.wall_clock_driver import run_in_real_time
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.events import Event, Finished
@@ -90,18 +90,16 @@ class LLM:
         self,
         specs: list[RequestSpec],
         on_events: Callable[[tuple[Event, ...]], None],
-        on_progress: Callable[[int, int], None],
+        on_progress: ProgressListener,
     ) -> None:
-        outcome = run_real(
+        session = Session(
             self._engine,
-            self._runner,
             Traffic(specs),
-            Recorder(),
-            self._clock,
             capture_sizes=self._runner.capture_sizes,
             on_events=on_events,
             on_progress=on_progress,
         )
+        outcome = run_in_real_time(session, self._runner, self._clock)
         if outcome.error is not None:
             for spec in specs:
                 self._engine.abort(spec.request_id, self._clock.now())
@@ -181,7 +179,7 @@ def _split(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int, int], None]]:
+def _progress(total: int, *, shown: bool) -> Iterator[ProgressListener]:
     """A bar of finished requests, on stderr: what is printed may be piped."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
@@ -189,4 +187,4 @@ def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int, int], None]
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
         task = bar.add_task("Generating", total=total)
-        yield lambda done, _: bar.update(task, completed=done)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,13 +1,13 @@
-"""When requests are sent: open loop, a concurrency cap, conversations and client aborts.
+"""``Traffic``: a workload known in advance as a request source.
 
-Both drivers ask the same ``Traffic`` object at every step boundary, so a run and its simulation see the same
-clients. It has no clock: the driver tells it the time.
+It knows when requests are sent: open loop, a concurrency cap, conversations and client aborts. Both drivers ask it at
+every step boundary, so a run and its simulation see the same clients. It has no clock: the driver tells it the time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
@@ -32,8 +32,10 @@ class Traffic:
     for another one to end instead; their ``arrival_ns`` is set then. ``abort_after_ns`` maps
     a request id to how long after sending its client gives up.
 
+    Several engines may share one object: each request goes to the engine that asks first.
+
     Raises:
-        ValueError: a follow-up names a request that does not exist; it would never be sent.
+        ValueError: a follow-up would never be sent: it names a request that does not exist, or waits for itself.
     """
 
     def __init__(
@@ -45,10 +47,7 @@ class Traffic:
         abort_after_ns: Mapping[int, int] | None = None,
     ) -> None:
         follow_ups = follow_ups or {}
-        known = {spec.request_id for spec in requests}
-        for request_id, follow_up in follow_ups.items():
-            if follow_up.after not in known:
-                raise ValueError(f"request {request_id} follows request {follow_up.after}, which does not exist")
+        _check_follow_ups(follow_ups, {spec.request_id for spec in requests})
         self._max_concurrency = max_concurrency
         self._abort_after_ns = dict(abort_after_ns or {})
         self._waiting_on: dict[int, list[tuple[RequestSpec, int]]] = {}
@@ -56,6 +55,7 @@ class Traffic:
         self._held: deque[RequestSpec] = deque()
         self._in_flight: dict[int, RequestSpec] = {}
         self._aborts: list[tuple[int, int]] = []
+        self._listeners: list[Callable[[], None]] = []
         self._num_pushed = 0
         self.num_requests = len(requests)
         self.num_done = 0
@@ -66,10 +66,9 @@ class Traffic:
             else:
                 self._waiting_on.setdefault(turn.after, []).append((spec, turn.delay_ns))
 
-    def anything_due(self, now: int) -> bool:
-        """False when ``due_aborts`` and ``due`` have nothing for ``now``, as in most steps: cheaper than asking."""
-        arrivals, aborts = self._arrivals, self._aborts
-        return bool(self._held or (arrivals and arrivals[0][0] <= now) or (aborts and aborts[0][0] <= now))
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """``changed`` is called when a request has ended: others may be due now, or none is left."""
+        self._listeners.append(changed)
 
     def due(self, now: int) -> list[RequestSpec]:
         """Requests to send at ``now``, in order; each is returned once."""
@@ -139,6 +138,22 @@ class Traffic:
         for waiting, delay_ns in self._waiting_on.pop(request_id, ()):
             prompt = quote(waiting.prompt, spec, output)
             self._push(replace(waiting, arrival_ns=now + delay_ns, prompt=prompt))
+        for changed in self._listeners:
+            changed()
+
+
+def _check_follow_ups(follow_ups: Mapping[int, FollowUp], known: Set[int]) -> None:
+    checked: set[int] = set()
+    for request_id in follow_ups:
+        chain: list[int] = []
+        while request_id in follow_ups and request_id not in checked:
+            checked.add(request_id)
+            chain.append(request_id)
+            request_id = follow_ups[request_id].after  # noqa: PLW2901 - up the conversation
+        if request_id not in known:
+            raise ValueError(f"request {chain[-1]} follows request {request_id}, which does not exist")
+        if request_id in chain:
+            raise ValueError(f"request {request_id} follows itself; its conversation has no first request")
 
 
 def quote(prompt: Prompt, answered: RequestSpec | None, output: tuple[int, ...]) -> Prompt:

@@ -6,13 +6,14 @@ from collections import Counter
 from typing import Any
 
 from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.errors import RunStopped
 from twinserve.sched_core.plan import StepPlan
 from twinserve.sched_core.state import SchedulerState
 
 FULL_CHECK_INTERVAL = 1000
 
 
-class InvariantError(AssertionError):
+class InvariantError(RunStopped, AssertionError):
     """The engine broke one of its own rules."""
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
+from twinserve.sched_core.errors import RunStopped
 from twinserve.sched_core.features import StepFeatures
 
 
-class ReplayError(RuntimeError):
+class ReplayError(RunStopped):
     """The simulation left the recording: it asked for a step that the recording does not have."""
 
 

@@ -14,7 +14,8 @@ from twinserve.experiments.config.load import experiment_of, load_experiment
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.identity import code_digest, identify
 from twinserve.experiments.run import run_experiment
-from twinserve.sched_core.errors import StuckError
+from twinserve.run_core.outcome import RunOutcome
+from twinserve.sched_core.errors import RunStopped, StuckError
 
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,{tokens},4\n"
 
@@ -141,30 +142,16 @@ def test_blocks_are_derived_from_memory_where_a_roofline_knows_it(run):
 
 
 def test_a_run_that_stops_midway_keeps_what_it_had(run, tmp_path, monkeypatch):
-    def stop_after_three_steps(*arguments, **options):
-        recorder = arguments[3]
-        monkeypatch.undo()
-        with pytest.raises(RuntimeError):
-            real(*arguments[:3], ThreeSteps(recorder), **options)
+    from twinserve.sim_backend.linear import LinearCostModel
+
+    prices = iter([1000, 1000, 1000])
+
+    def three_steps(self, features, now):
+        for price in prices:
+            return price
         raise StuckError("requests wait and nothing is scheduled")
 
-    class ThreeSteps:
-        def __init__(self, recorder):
-            self.__dict__ = {"recorder": recorder, "left": 3}
-
-        def __getattr__(self, name):
-            return getattr(self.recorder, name)
-
-        def step(self, *arguments):
-            if not self.left:
-                raise RuntimeError
-            self.left -= 1
-            self.recorder.step(*arguments)
-
-    from twinserve.sim_backend import driver
-
-    real = driver.simulate
-    monkeypatch.setattr(driver, "simulate", stop_after_three_steps)
+    monkeypatch.setattr(LinearCostModel, "step_ns", three_steps)
     with pytest.raises(RunError, match="nothing is scheduled; what had finished is in "):
         run(small())
     (folder,) = (tmp_path / "out").iterdir()
@@ -176,8 +163,8 @@ def test_a_run_that_stops_midway_keeps_what_it_had(run, tmp_path, monkeypatch):
 def test_a_forced_run_that_fails_leaves_the_finished_one(run, monkeypatch):
     before = contents(run(small()).folder)
 
-    def fail(*arguments, **options):
-        raise StuckError("stuck")
+    def fail(session, cost_model):
+        return session.outcome(StuckError("stuck"))
 
     monkeypatch.setattr("twinserve.sim_backend.driver.simulate", fail)
     with pytest.raises(RunError, match="stuck"):
@@ -206,7 +193,8 @@ def test_a_failing_real_engine_is_one_line_and_keeps_its_record(run, monkeypatch
     from types import SimpleNamespace
 
     def run_experiment(*, recorder, **_):
-        return SimpleNamespace(record=recorder.finish(0, {}), num_blocks=7, manifest={"gpu": "none"}, error="no memory")
+        outcome = RunOutcome(record=recorder.finish(0, {}), error=RunStopped("no memory"))
+        return SimpleNamespace(outcome=outcome, num_blocks=7, manifest={"gpu": "none"})
 
     monkeypatch.setitem(sys.modules, "twinserve.real_backend.build", SimpleNamespace(run_experiment=run_experiment))
     monkeypatch.setattr(real, "_real_backend", lambda: (sys.modules["twinserve.real_backend.build"], RuntimeError))

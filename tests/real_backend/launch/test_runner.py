@@ -17,10 +17,12 @@ from twinserve.real_backend.inputs.request_state import RequestStates
 from twinserve.real_backend.inputs.staging import StepStaging
 from twinserve.real_backend.launch.executor import Executor, StepShape
 from twinserve.real_backend.launch.runner import ModelRunner
-from twinserve.real_backend.loop.clock import ManualClock
-from twinserve.real_backend.loop.driver import RunOutcome, run_real
+from twinserve.run_core.clock import ManualClock
+from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import Traffic
+from twinserve.run_core.wall_clock_driver import run_in_real_time
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 from twinserve.sched_core.engine import EngineCore
@@ -59,9 +61,8 @@ def make_specs(sampling: SamplingParams, lengths: tuple[int, ...] = (5, 30, 17, 
 def run(
     runner: ModelRunner, specs: list[RequestSpec], config: SchedulerConfig = CONFIG, **options: object
 ) -> RunOutcome:
-    return run_real(
-        EngineCore(config), runner, Traffic(specs), Recorder(keep_plans=True), ManualClock(tick_ns=1000), **options
-    )
+    session = Session(EngineCore(config), Traffic(specs), Recorder(keep_plans=True), **options)
+    return run_in_real_time(session, runner, ManualClock(tick_ns=1000))
 
 
 def tokens(record: RunRecord) -> dict[int, list[int]]:
@@ -148,7 +149,7 @@ def test_nan_logits_end_the_run_with_what_has_finished(folder: Path) -> None:
     loaded = load(folder)
     weights = loaded.runner._executor._model.weights
 
-    def poison(done: int, total: int) -> None:
+    def poison(num_ended: int) -> None:
         weights.final_norm.fill_(torch.nan)
 
     outcome = run(loaded.runner, make_specs(SamplingParams(temperature=0.0)), on_progress=poison)

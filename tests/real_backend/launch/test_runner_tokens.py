@@ -10,10 +10,11 @@ import pytest
 from tests.real_backend.tiny_qwen3 import VOCAB_SIZE, Reference
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import load_engine
-from twinserve.real_backend.loop.clock import ManualClock
-from twinserve.real_backend.loop.driver import run_real
-from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.clock import ManualClock
+from twinserve.run_core.record import RunRecord
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import Traffic
+from twinserve.run_core.wall_clock_driver import run_in_real_time
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.policies.registry import build_policies, names
@@ -49,16 +50,8 @@ def run(folder: Path, prompts: list[tuple[int, ...]], config: SchedulerConfig, p
     ]
     options = EngineOptions(device="cpu", num_gpu_blocks_override=config.num_blocks)
     loaded = load_engine(ModelSource(path=str(folder)), config, options)
-    outcome = run_real(
-        EngineCore(config, build_policies(policy=policy)),
-        loaded.runner,
-        Traffic(specs),
-        Recorder(),
-        ManualClock(tick_ns=MILLISECOND),
-        check=True,
-    )
-    assert outcome.error is None
-    return outcome.record
+    session = Session(EngineCore(config, build_policies(policy=policy)), Traffic(specs), check=True)
+    return run_in_real_time(session, loaded.runner, ManualClock(tick_ns=MILLISECOND)).complete()
 
 
 def tokens_of(record: RunRecord, request_id: int) -> list[int]:

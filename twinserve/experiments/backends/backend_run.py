@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.record import RunRecord
 
 Progress = Callable[[int, int], None]
@@ -36,3 +37,9 @@ class BackendRun:
     facts: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, outcome: RunOutcome, blocks: Blocks, **more: Any) -> BackendRun:
+        """The run with this outcome; ``more`` are further fields."""
+        error = None if outcome.error is None else str(outcome.error)
+        return cls(record=outcome.record, blocks=blocks, error=error, **more)

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from twinserve.experiments.backends.backend_run import BLOCKS_KEY, BackendRun, Blocks, Progress
+from twinserve.experiments.backends.backend_run import BLOCKS_KEY, BackendRun, Blocks
 from twinserve.experiments.backends.real_settings import real_engine_settings
 from twinserve.experiments.backends.scheduler import engine_policies
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import ConfigError, DeviceError, RunError
 from twinserve.experiments.workloads import Workload
 from twinserve.run_core.record import Recorder
+from twinserve.run_core.session import ProgressListener
 
 
 def check_real(experiment: Experiment) -> None:
@@ -28,13 +29,15 @@ def check_real(experiment: Experiment) -> None:
     engine_policies(experiment.config.engine, None)
 
 
-def run_real(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
+def run_real(
+    experiment: Experiment, workload: Workload, check: bool, on_progress: ProgressListener | None
+) -> BackendRun:
     engine = experiment.config.engine
     with real_engine(experiment) as (backend, arguments):
         run = backend.run_experiment(
             **arguments,
             policies=engine_policies(engine, None),
-            traffic=workload.traffic(),
+            source=workload.traffic(),
             recorder=Recorder(keep_plans=experiment.config.record.decisions),
             output_lens=workload.output_lens,
             check=check,
@@ -42,7 +45,7 @@ def run_real(experiment: Experiment, workload: Workload, check: bool, on_progres
         )
     source = "device" if engine.num_gpu_blocks_override is None else BLOCKS_KEY
     blocks = Blocks(count=run.num_blocks, source=source)
-    return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error)
+    return BackendRun.of(run.outcome, blocks, facts=run.manifest)
 
 
 @contextmanager

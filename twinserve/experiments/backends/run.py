@@ -27,5 +27,7 @@ def run_backend(experiment: Experiment, workload: Workload, *, check: bool, on_p
     Raises:
         ConfigError: something the backend needs is missing or wrong.
     """
+    total = len(workload.requests)
+    on_ended = None if on_progress is None else lambda done: on_progress(done, total)
     run = run_real if experiment.config.backend == "real" else run_simulated
-    return run(experiment, workload, check, on_progress)
+    return run(experiment, workload, check, on_ended)

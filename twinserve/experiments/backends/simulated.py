@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-from twinserve.experiments.backends.backend_run import BLOCKS_KEY, BackendRun, Blocks, Progress
+from twinserve.experiments.backends.backend_run import BLOCKS_KEY, BackendRun, Blocks
 from twinserve.experiments.backends.estimator import step_time_estimator
 from twinserve.experiments.backends.scheduler import engine_policies, scheduler_config
 from twinserve.experiments.config.cost_model import CostModelConfig, build_cost_model, known_num_blocks
@@ -14,21 +14,16 @@ from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.workloads import Workload
 from twinserve.run_core.record import Recorder
+from twinserve.run_core.session import ProgressListener, Session
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.dispatch import CaptureSizes
-from twinserve.sched_core.errors import StuckError
-from twinserve.sched_core.invariants import InvariantError
 from twinserve.sched_core.policies.registry import Policies
 from twinserve.sim_backend.calibration.cost_model import (
-    CalibrationRangeError,
     CalibrationRangeWarning,
 )
 from twinserve.sim_backend.cost_model import CostModel
-from twinserve.sim_backend.replay import ReplayError
 
 _TOO_LONG = "the simulated time does not fit 63 bits of nanoseconds (292 years); lower the step times of sim.cost_model"
-SIMULATION_ERRORS = (StuckError, InvariantError, ReplayError, CalibrationRangeError)
-"""What can end a simulation early: a policy that never schedules, a broken promise, a cost model at its limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,33 +61,30 @@ def build_simulation(experiment: Experiment) -> Simulation:
     )
 
 
-def run_simulated(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
+def run_simulated(
+    experiment: Experiment, workload: Workload, check: bool, on_progress: ProgressListener | None
+) -> BackendRun:
     from twinserve.sched_core.engine import EngineCore
     from twinserve.sim_backend.driver import simulate
 
     parts = build_simulation(experiment)
-    engine = EngineCore(parts.scheduler, parts.policies)
-    recorder = Recorder(keep_plans=experiment.config.record.decisions)
-    error = None
+    session = Session(
+        EngineCore(parts.scheduler, parts.policies),
+        workload.traffic(),
+        Recorder(keep_plans=experiment.config.record.decisions),
+        capture_sizes=parts.capture_sizes,
+        output_lens=workload.output_lens,
+        check=check,
+        on_progress=on_progress,
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CalibrationRangeWarning)
         try:
-            record = simulate(
-                engine,
-                workload.traffic(),
-                parts.cost_model,
-                recorder,
-                capture_sizes=parts.capture_sizes,
-                output_lens=workload.output_lens,
-                check=check,
-                on_progress=on_progress,
-            )
-        except SIMULATION_ERRORS as cause:
-            record, error = recorder.finish(0, engine.stats()), str(cause)
+            outcome = simulate(session, parts.cost_model)
         except OverflowError as cause:
             raise RunError(_TOO_LONG, key="sim.cost_model") from cause
     notes = tuple(str(warning.message) for warning in caught)
-    return BackendRun(record=record, blocks=parts.blocks, error=error, warnings=notes)
+    return BackendRun.of(outcome, parts.blocks, warnings=notes)
 
 
 def _simulated_blocks(experiment: Experiment, source: CostModelConfig) -> Blocks:

@@ -20,7 +20,8 @@ from twinserve.experiments.reproduce.lattice import Minimum, find_minimum
 from twinserve.experiments.reproduce.published import NOTE
 from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.workloads import Workload
-from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.record import RunRecord
+from twinserve.run_core.session import Session
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
@@ -69,7 +70,7 @@ class NoteRun:
     def record(self, cost_model: CostModel) -> RunRecord:
         parts = self.parts()
         engine = EngineCore(parts.scheduler, parts.policies)
-        return simulate(engine, self.workload.traffic(), cost_model, Recorder())
+        return simulate(Session(engine, self.workload.traffic()), cost_model).complete()
 
     def compare(self, cost_model: CostModel) -> Comparison:
         return compare(self.name, NOTE[self.name], self.record(cost_model))

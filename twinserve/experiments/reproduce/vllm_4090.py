@@ -22,7 +22,7 @@ from twinserve.experiments.reproduce.vllm_data import KERNELS, RequestTimes, rea
 from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.settings.paths import packaged_configs
 from twinserve.experiments.workloads import Workload
-from twinserve.run_core.record import Recorder
+from twinserve.run_core.session import Session
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
 from twinserve.sim_backend.calibration.values import Calibration, HostGap
@@ -61,14 +61,13 @@ class MeasuredWorkload:
         """Simulated times in the order of the measured file."""
         parts = build_simulation(self.experiment)
         scheduler = replace(parts.scheduler, num_blocks=calibration.num_blocks)
-        record = simulate(
+        session = Session(
             EngineCore(scheduler, parts.policies),
             self.workload.traffic(),
-            CalibratedCostModel(calibration),
-            Recorder(),
             capture_sizes=calibration.capture_sizes,
             output_lens=self.workload.output_lens,
         )
+        record = simulate(session, CalibratedCostModel(calibration)).complete()
         order = np.argsort(record.requests["request_id"])
         names = ("arrival_ns", "first_token_ns", "last_token_ns")
         columns = [np.asarray(record.requests[name], dtype=np.float64)[order] / 1e9 for name in names]

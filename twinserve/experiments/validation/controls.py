@@ -10,8 +10,8 @@ import numpy as np
 from twinserve.experiments.validation.decisions import decision_columns, first_difference
 from twinserve.experiments.validation.parity import Intervals, recorded_intervals, replay
 from twinserve.experiments.validation.recorded import RecordedRun
-from twinserve.experiments.validation.simulation import Simulated
 from twinserve.experiments.workloads import Workload
+from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.record import Columns
 from twinserve.run_core.traffic import quote
 from twinserve.sched_core.plan import Ints
@@ -143,7 +143,7 @@ def _lengthened(intervals: Intervals, step: int) -> Intervals:
     return [*intervals[:step], (start, end + MILLISECOND), *later]
 
 
-def _judged(name: str, change: str, replayed: Simulated, log: Columns) -> Control:
+def _judged(name: str, change: str, replayed: RunOutcome, log: Columns) -> Control:
     difference = first_difference(log, decision_columns(replayed.record.plans))
     if difference is None and replayed.error is None:
         return Control(name=name, outcome="stays equal", detail=change)

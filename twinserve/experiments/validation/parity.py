@@ -11,8 +11,9 @@ import numpy as np
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.validation.decisions import Difference, decision_columns, digest_of, encode, first_difference
 from twinserve.experiments.validation.recorded import DECISIONS, RecordedRun
-from twinserve.experiments.validation.simulation import Simulated, simulate_again
+from twinserve.experiments.validation.simulation import simulate_again
 from twinserve.experiments.workloads import Workload
+from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.record import Columns
 from twinserve.sched_core.plan import Ints
 from twinserve.sim_backend.recorded_tokens import RecordedTokens
@@ -50,7 +51,7 @@ def replay(
     token_ids: Ints | None = None,
     workload: Workload | None = None,
     num_blocks: int | None = None,
-) -> Simulated:
+) -> RunOutcome:
     """The unmodified simulator on the recorded intervals and sampled ids, unless others are given."""
     return simulate_again(
         run,
@@ -76,7 +77,7 @@ def check_parity(run: RecordedRun, log: Columns) -> Parity:
         sha256_real=digest_of(encode(log)),
         sha256_simulated=digest_of(encode(simulated)),
         difference=first_difference(log, simulated),
-        error=replayed.error,
+        error=None if replayed.error is None else str(replayed.error),
     )
 
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from twinserve.experiments.backends.scheduler import engine_policies, scheduler_config
-from twinserve.experiments.backends.simulated import SIMULATION_ERRORS
 from twinserve.experiments.validation.recorded import RecordedRun
 from twinserve.experiments.workloads import Workload
-from twinserve.run_core.record import Recorder, RunRecord
+from twinserve.run_core.outcome import RunOutcome
+from twinserve.run_core.record import Recorder
+from twinserve.run_core.session import Session
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sim_backend.cost_model import CostModel
 from twinserve.sim_backend.driver import TokenSource, simulate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
-    """What happened; ``error`` says why it stopped early, else None."""
-
-    record: RunRecord
-    error: str | None = None
 
 
 def simulate_again(
@@ -30,7 +21,7 @@ def simulate_again(
     workload: Workload | None = None,
     num_blocks: int | None = None,
     keep_plans: bool = False,
-) -> Simulated:
+) -> RunOutcome:
     """Simulate ``run``, or another ``workload`` or pool in its place.
 
     As in the real engine, policies have no step-time estimator. Ids are made up without a ``token_source``.
@@ -38,17 +29,11 @@ def simulate_again(
     """
     config, workload = run.config.engine, workload or run.workload
     engine = EngineCore(scheduler_config(config, num_blocks or run.num_blocks), engine_policies(config, None))
-    recorder = Recorder(keep_plans=keep_plans)
-    try:
-        record = simulate(
-            engine,
-            workload.traffic(),
-            cost_model,
-            recorder,
-            capture_sizes=run.capture_sizes,
-            output_lens=workload.output_lens,
-            token_source=token_source,
-        )
-    except SIMULATION_ERRORS as error:
-        return Simulated(record=recorder.finish(0, engine.stats()), error=str(error))
-    return Simulated(record=record)
+    session = Session(
+        engine,
+        workload.traffic(),
+        Recorder(keep_plans=keep_plans),
+        capture_sizes=run.capture_sizes,
+        output_lens=workload.output_lens,
+    )
+    return simulate(session, cost_model, token_source=token_source)

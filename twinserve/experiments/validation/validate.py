@@ -14,7 +14,7 @@ from twinserve.experiments.validation.cost_source import CostSource
 from twinserve.experiments.validation.figures import RATES
 from twinserve.experiments.validation.parity import Parity, check_log, check_parity
 from twinserve.experiments.validation.recorded import RecordedRun
-from twinserve.experiments.validation.simulation import Simulated, simulate_again
+from twinserve.experiments.validation.simulation import simulate_again
 from twinserve.experiments.validation.split import FigureError, split_errors
 from twinserve.experiments.validation.step_times import (
     StepError,
@@ -146,7 +146,7 @@ def _predicted(run: RecordedRun, source: CostSource) -> StepTimes:
 
 
 def _free_running(run: RecordedRun, source: CostSource) -> RunRecord:
-    simulated: Simulated = simulate_again(run, source.build(run))
+    simulated = simulate_again(run, source.build(run))
     if simulated.error is not None:
         raise RunError(f"the simulation stopped: {simulated.error}", file=run.folder)
     return simulated.record

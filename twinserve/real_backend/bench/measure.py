@@ -20,9 +20,9 @@ from twinserve.real_backend.engine_loader import LoadedEngine, find_device, find
 from twinserve.real_backend.errors import EngineError
 from twinserve.real_backend.launch.memory import free_device
 from twinserve.real_backend.launch.runner import ModelRunner
-from twinserve.real_backend.loop.clock import WallClock
 from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.profiling.shape import Row
+from twinserve.run_core.clock import WallClock
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.dispatch import dispatch
 from twinserve.sched_core.plan import StepPlan

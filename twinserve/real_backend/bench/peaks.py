@@ -8,7 +8,7 @@ from statistics import median
 
 import torch
 
-from twinserve.real_backend.loop.clock import WallClock
+from twinserve.run_core.clock import WallClock
 
 _REPEATS = 5
 _WARM_UP = 3

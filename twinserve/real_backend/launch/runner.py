@@ -16,8 +16,8 @@ from twinserve.real_backend.launch.executor import Executor, StepShape
 from twinserve.real_backend.launch.graphs import StepGraphs
 from twinserve.real_backend.launch.rehearsal import Rehearsal
 from twinserve.real_backend.launch.timer import DeviceTimer
-from twinserve.real_backend.loop.driver import StepOutput
 from twinserve.real_backend.sampling.sampler import SamplingTensors, check_sampled, sample
+from twinserve.run_core.wall_clock_driver import StepOutput
 from twinserve.sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 from twinserve.sched_core.plan import StepPlan
 from twinserve.sched_core.requests.spec import RequestSpec

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinserve.real_backend.launch.runner import ModelRunner
-from twinserve.real_backend.loop.clock import WallClock
-from twinserve.real_backend.loop.driver import RunOutcome, run_real
 from twinserve.real_backend.profiling.measurement import ProfileRow, profile_row
-from twinserve.run_core.record import Recorder
+from twinserve.run_core.clock import WallClock
+from twinserve.run_core.outcome import RunOutcome
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import Traffic
+from twinserve.run_core.wall_clock_driver import run_in_real_time
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.features import StepFeatures
@@ -90,21 +91,20 @@ class EngineRuns:
 
     def measure(self, number: int, shape_id: int) -> list[ProfileRow]:
         """Every step of run ``number``. Raises EngineError when the device is out of memory or fails."""
-        run, recorder = self.runs[number], Recorder()
+        run = self.runs[number]
         requests, output_lens = self._requests(run, number)
         until_ns = round(run.seconds * 1e9)
         traffic = TimedTraffic(requests, max_concurrency=run.max_concurrency, until_ns=until_ns)
-        outcome = self._drive(traffic, recorder, output_lens)
+        outcome = self._drive(traffic, output_lens)
         if outcome.error is not None:
             self._runner.release([spec.request_id for spec in requests])
             raise outcome.error
         return list(_rows(outcome, shape_id))
 
-    def _drive(self, traffic: Traffic, recorder: Recorder, output_lens: dict[int, int]) -> RunOutcome:
+    def _drive(self, traffic: Traffic, output_lens: dict[int, int]) -> RunOutcome:
         engine, sizes = EngineCore(self._scheduler, self._make_policies()), self._runner.capture_sizes
-        return run_real(
-            engine, self._runner, traffic, recorder, WallClock(), capture_sizes=sizes, output_lens=output_lens
-        )
+        session = Session(engine, traffic, capture_sizes=sizes, output_lens=output_lens)
+        return run_in_real_time(session, self._runner, WallClock())
 
     def _requests(self, run: EngineRun, number: int) -> tuple[Sequence[RequestSpec], dict[int, int]]:
         """Prompts of a 16th to the whole of half of ``max_model_len``, or of less where they would be too much work; no

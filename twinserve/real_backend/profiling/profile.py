@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinserve.real_backend.engine_loader import LoadedEngine
-from twinserve.real_backend.loop.clock import WallClock
 from twinserve.real_backend.profiling.engine_runs import EngineRuns
 from twinserve.real_backend.profiling.grid import make_grid
 from twinserve.real_backend.profiling.measurement import PROFILE_COLUMNS, ProfileRow
 from twinserve.real_backend.profiling.plans import Placer
 from twinserve.real_backend.profiling.shape import Limits, Shape
 from twinserve.real_backend.profiling.visits import STEPS_PER_VISIT, Visits
+from twinserve.run_core.clock import WallClock
 from twinserve.sched_core.policies.registry import Policies
 
 

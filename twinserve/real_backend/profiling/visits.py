@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from twinserve.real_backend.launch.runner import ModelRunner
-from twinserve.real_backend.loop.clock import Clock
 from twinserve.real_backend.profiling.measurement import ProfileRow, profile_row
 from twinserve.real_backend.profiling.plans import PlacedShape, Placer
 from twinserve.real_backend.profiling.shape import Shape
+from twinserve.run_core.clock import Clock
 from twinserve.sched_core.features import step_features
 from twinserve.sched_core.plan import StepPlan
 

@@ -8,6 +8,7 @@ from copy import copy
 from typing import Literal
 
 from twinserve.sched_core.dispatch import GraphMode
+from twinserve.sched_core.errors import RunStopped
 from twinserve.sched_core.features import StepFeatures
 from twinserve.sim_backend.calibration.recent_work import RecentWork
 from twinserve.sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
@@ -23,7 +24,7 @@ class CalibrationRangeWarning(UserWarning):
     """A step lies outside what the calibration has seen; its time is extrapolated."""
 
 
-class CalibrationRangeError(RuntimeError):
+class CalibrationRangeError(RunStopped):
     """A step lies outside what the calibration has seen, and ``out_of_range`` is ``fail``."""
 
 

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from twinserve.real_backend.errors import EngineError
-from twinserve.real_backend.loop.clock import ManualClock, WallClock
-from twinserve.real_backend.loop.driver import RunOutcome, StepOutput, run_real
+from twinserve.run_core.clock import ManualClock, WallClock
+from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.record import Recorder
+from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import FollowUp, Traffic
+from twinserve.run_core.wall_clock_driver import StepOutput, run_in_real_time
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.features import StepFeatures
@@ -75,29 +77,20 @@ def busy_traffic() -> Traffic:
 
 
 def run(traffic: Traffic, runner: FakeRunner | None = None, **options: object) -> RunOutcome:
-    return run_real(
-        EngineCore(CONFIG),
-        runner or FakeRunner(),
-        traffic,
-        Recorder(keep_plans=True),
-        ManualClock(tick_ns=STEP_NS),
-        check=True,
-        **options,
-    )
+    session = Session(EngineCore(CONFIG), traffic, Recorder(keep_plans=True), check=True, **options)
+    return run_in_real_time(session, runner or FakeRunner(), ManualClock(tick_ns=STEP_NS))
 
 
 def test_a_run_equals_its_simulation_to_the_nanosecond() -> None:
     """With steps of a constant time and exact sleeping the two drivers must leave the same record."""
     output_lens = {1: 2, 7: 3}
     real = run(busy_traffic(), output_lens=output_lens).record
+    session = Session(EngineCore(CONFIG), busy_traffic(), Recorder(keep_plans=True), output_lens=output_lens)
     simulated = simulate(
-        EngineCore(CONFIG),
-        busy_traffic(),
+        session,
         ConstantCost(),
-        Recorder(keep_plans=True),
-        output_lens=output_lens,
         token_source=lambda plan: plan.request_ids[plan.samples] * 100 + plan.step_id,
-    )
+    ).complete()
     assert [plan.to_bytes() for plan in real.plans] == [plan.to_bytes() for plan in simulated.plans]
     assert real.requests == simulated.requests
     assert np.array_equal(real.tokens["time_ns"], simulated.tokens["time_ns"])
@@ -136,10 +129,10 @@ def test_finished_and_aborted_requests_are_released_and_reported() -> None:
     run(
         Traffic([spec(0), spec(1, max_tokens=50)], abort_after_ns={1: 8000}),
         runner,
-        on_progress=lambda finished, total: done.append((finished, total)),
+        on_progress=done.append,
     )
     assert runner.released == [0, 1]
-    assert done == [(1, 2), (2, 2)]
+    assert done == [1, 2]
 
 
 def test_scripted_lengths_end_requests_early() -> None:
@@ -168,16 +161,16 @@ def test_the_wall_clock_starts_at_zero_and_never_wakes_early() -> None:
     clock = WallClock()
     assert clock.now() == 0
     wanted = clock.now() + 2_000_000
-    clock.sleep_until(wanted)
+    clock.wait_until(wanted)
     assert clock.now() >= wanted
 
 
 def test_a_manual_clock_jumps_when_it_sleeps() -> None:
     clock = ManualClock(tick_ns=5, oversleep_ns=2)
     assert [clock.now(), clock.now()] == [0, 5]
-    clock.sleep_until(100)
+    clock.wait_until(100)
     assert clock.now() == 102
-    clock.sleep_until(50)
+    clock.wait_until(50)
     assert clock.now() == 107
 
 

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from twinserve.real_backend.loop.garbage import collected_on_demand
+from twinserve.run_core.garbage import collected_on_demand
 
 
 class Node:
