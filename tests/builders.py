@@ -11,6 +11,7 @@ import numpy as np
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.events import Admission, Event, Finished, FinishReason, TokensSampled
+from twinserve.sched_core.features import StepFeatures
 from twinserve.sched_core.invariants import check, check_plan
 from twinserve.sched_core.plan import Idle, StepPlan, StepResult
 from twinserve.sched_core.policies.registry import build_policies
@@ -32,6 +33,19 @@ def make_request(
     own = Segment(1000 + request_id, 0, length - shared)
     prompt = spec.pop("prompt", Prompt((Segment(0, 0, shared), own)))
     return RequestSpec(request_id=request_id, prompt=prompt, max_tokens=max_tokens, **spec)
+
+
+class FixedCost:
+    """Every step takes ``step`` ns; an idle engine notices arrivals ``delay`` ns late."""
+
+    def __init__(self, step: int = 10, delay: int = 0) -> None:
+        self.step, self.delay = step, delay
+
+    def step_ns(self, features: StepFeatures, now: int) -> int:
+        return self.step
+
+    def wake_ns(self, now: int) -> int:
+        return now + self.delay
 
 
 def internals(engine: EngineCore) -> SchedulerState:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from tests.builders import Harness, make_harness, make_request
+from tests.builders import FixedCost, Harness, make_engine, make_harness, make_request
 from twinserve.run_core.record import STEP_COLUMNS, Recorder, RunRecord
+from twinserve.run_core.session import Session
+from twinserve.run_core.traffic import Traffic
 from twinserve.sched_core.events import RefusalReason
 from twinserve.sched_core.features import step_features
+from twinserve.sim_backend.driver import simulate
 
 
 def recorded(harness: Harness, recorder: Recorder) -> RunRecord:
@@ -75,3 +79,44 @@ def test_empty_run_has_every_column() -> None:
     record = Recorder().finish(0, {})
     assert tuple(record.steps) == STEP_COLUMNS
     assert all(len(column) == 0 for column in (record.requests | record.steps | record.tokens).values())
+
+
+def served(num_requests: int, window_ns: int | None) -> RunRecord:
+    """A run of steps of 100 ns in which requests come and go, under preemptions."""
+    specs = [make_request(i, 5 + i % 7, max_tokens=3 + i % 11, arrival_ns=130 * i) for i in range(num_requests)]
+    specs.append(make_request(num_requests, 4, max_tokens=400))
+    specs += [make_request(num_requests + i, 10_000, arrival_ns=9_000 * i) for i in range(1, 4)]
+    engine = make_engine(num_blocks=14, block_size=8, max_num_seqs=6, max_num_batched_tokens=20)
+    recorder = Recorder(keep_plans=True, window_ns=window_ns)
+    return simulate(Session(engine, Traffic(specs), recorder), FixedCost(100)).complete()
+
+
+@pytest.mark.parametrize("window_ns", [1, 700, 2_500, 10**9])
+def test_a_bounded_recorder_keeps_the_last_part_and_whole_figures_of_its_requests(window_ns: int) -> None:
+    whole, last = served(200, None), served(200, window_ns)
+    num_steps = len(last.steps["step_id"])
+    assert min(whole.end_ns, window_ns) <= 100 * num_steps <= 2 * window_ns + 300
+    assert {name: list(values) for name, values in last.steps.items()} == {
+        name: list(values)[-num_steps:] for name, values in whole.steps.items()
+    }
+    assert [p.to_bytes() for p in last.plans] == [p.to_bytes() for p in whole.plans[-num_steps:]]
+    num_tokens = len(last.tokens["time_ns"])
+    for name, values in last.tokens.items():
+        assert np.array_equal(values, whole.tokens[name][-num_tokens:])
+    rows = {
+        name: dict(zip(whole.requests["request_id"], values, strict=True)) for name, values in whole.requests.items()
+    }
+    for name, values in last.requests.items():
+        assert values == [rows[name][request_id] for request_id in last.requests["request_id"]], name
+    since = last.steps["start_ns"][0]
+    ended_later = {i for i, time in rows["finish_ns"].items() if time is not None and time > since}
+    assert ended_later <= set(last.requests["request_id"])
+    assert last.stats == whole.stats
+
+
+def test_a_bounded_recorder_does_not_grow_with_the_run() -> None:
+    sizes = [
+        (len(record.requests["request_id"]), len(record.steps["step_id"]), len(record.tokens["time_ns"]))
+        for record in (served(300, 1_000), served(3_000, 1_000))
+    ]
+    assert all(longer <= 2 * shorter + 20 for shorter, longer in zip(*sizes, strict=True))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from tests.builders import FixedCost
 from twinserve.real_backend.errors import EngineError
 from twinserve.run_core.clock import ManualClock, WallClock
 from twinserve.run_core.outcome import RunOutcome
@@ -17,7 +18,6 @@ from twinserve.run_core.traffic import FollowUp, Traffic
 from twinserve.run_core.wall_clock_driver import StepOutput, run_in_real_time
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
-from twinserve.sched_core.features import StepFeatures
 from twinserve.sched_core.plan import StepPlan
 from twinserve.sched_core.requests.prompt import Prompt
 from twinserve.sched_core.requests.spec import RequestSpec
@@ -55,15 +55,6 @@ class FakeRunner:
         self.released += request_ids
 
 
-@dataclass(frozen=True)
-class ConstantCost:
-    def step_ns(self, features: StepFeatures, now: int) -> int:
-        return STEP_NS
-
-    def wake_ns(self, now: int) -> int:
-        return now
-
-
 def spec(request_id: int, *, arrival_ns: int = 0, prompt_len: int = 6, max_tokens: int = 5) -> RequestSpec:
     prompt = Prompt.of_stream(request_id, prompt_len)
     return RequestSpec(request_id=request_id, prompt=prompt, max_tokens=max_tokens, arrival_ns=arrival_ns)
@@ -88,7 +79,7 @@ def test_a_run_equals_its_simulation_to_the_nanosecond() -> None:
     session = Session(EngineCore(CONFIG), busy_traffic(), Recorder(keep_plans=True), output_lens=output_lens)
     simulated = simulate(
         session,
-        ConstantCost(),
+        FixedCost(STEP_NS),
         token_source=lambda plan: plan.request_ids[plan.samples] * 100 + plan.step_id,
     ).complete()
     assert [plan.to_bytes() for plan in real.plans] == [plan.to_bytes() for plan in simulated.plans]

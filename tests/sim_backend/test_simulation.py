@@ -10,29 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.builders import make_engine, make_request
+from tests.builders import FixedCost, make_engine, make_request
 from tests.paths import ROOT
 from twinserve.run_core.record import Recorder, RunRecord
 from twinserve.run_core.session import Session
 from twinserve.run_core.traffic import FollowUp, Traffic
-from twinserve.sched_core.features import StepFeatures
 from twinserve.sched_core.policies.interfaces import AdmissionState
 from twinserve.sched_core.requests.request import Request
 from twinserve.sched_core.requests.spec import RequestSpec
 from twinserve.sim_backend.driver import simulate
-
-
-class FixedCost:
-    """Every step takes ``step`` ns; an idle engine notices arrivals ``delay`` ns late."""
-
-    def __init__(self, step: int = 10, delay: int = 0) -> None:
-        self.step, self.delay = step, delay
-
-    def step_ns(self, features: StepFeatures, now: int) -> int:
-        return self.step
-
-    def wake_ns(self, now: int) -> int:
-        return now + self.delay
 
 
 class AdmitAt500:

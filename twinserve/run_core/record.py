@@ -6,6 +6,7 @@ array that its events own anyway.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -64,13 +65,25 @@ class _Life:
     finish_reason: str | None = None
     refusal: str | None = None
     refusal_detail: str | None = None
+    # Of the tokens that the record does not hold one by one:
+    first_token_ns: int | None = None
+    last_token_ns: int | None = None
+    num_tokens: int = 0
+
+    def ended_before(self, time_ns: int) -> bool:
+        return self.finish_ns is not None and self.finish_ns < time_ns
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Collects a run. ``keep_plans`` keeps the decision log (needed for parity; costs memory)."""
+    """Collects a run. ``keep_plans`` keeps the decision log (needed for parity; costs memory).
+
+    With ``window_ns`` only the last part of a run is kept, at least that long and at most about twice as long: steps
+    and tokens since then, and the requests that had not ended before. Their figures stay whole.
+    """
 
     keep_plans: bool = False
+    window_ns: int | None = None
     _lives: dict[int, _Life] = field(default_factory=dict)
     _refused: list[_Life] = field(default_factory=list)
     _steps: list[Any] = field(default_factory=list)  # STEP_COLUMNS of each step, one after the other
@@ -78,6 +91,7 @@ class Recorder:
     _token_requests: list[Ints] = field(default_factory=list)
     _token_ids: list[Ints] = field(default_factory=list)
     _token_times: list[int] = field(default_factory=list)
+    _kept_since: int = 0
 
     def sent(self, spec: RequestSpec, now: int) -> None:
         """``spec`` was accepted by the engine at ``now``."""
@@ -107,6 +121,8 @@ class Recorder:
                 life.num_cached_tokens = started.num_cached_tokens
         for request_id in plan.preempted:
             self._lives[request_id].num_preemptions += 1
+        if self.window_ns is not None and end_ns - self._kept_since > 2 * self.window_ns:
+            self._forget_before(end_ns - self.window_ns)
 
     def events(self, events: Iterable[Event], now: int) -> None:
         """Events of ``finish_step`` (or of an abort), delivered at ``now``."""
@@ -120,6 +136,23 @@ class Recorder:
                 life = self._lives[event.request_id]
                 life.finish_ns = now
                 life.finish_reason = str(event.reason)
+
+    def _forget_before(self, time_ns: int) -> None:
+        self._kept_since = time_ns
+        width, end_column = len(STEP_COLUMNS), STEP_COLUMNS.index("end_ns")
+        num_steps = bisect_left(self._steps[end_column::width], time_ns)
+        del self._steps[: num_steps * width], self._plans[:num_steps]
+        num_batches = bisect_left(self._token_times, time_ns)
+        for request_ids, time in zip(self._token_requests[:num_batches], self._token_times, strict=False):
+            for request_id in request_ids.tolist():
+                life = self._lives[request_id]
+                life.num_tokens += 1
+                life.last_token_ns = time
+                if life.first_token_ns is None:
+                    life.first_token_ns = time
+        del self._token_requests[:num_batches], self._token_ids[:num_batches], self._token_times[:num_batches]
+        self._lives = {key: life for key, life in self._lives.items() if not life.ended_before(time_ns)}
+        self._refused = [life for life in self._refused if not life.ended_before(time_ns)]
 
     def finish(self, end_ns: int, stats: Mapping[str, int]) -> RunRecord:
         """What was collected, once: the tokens move into the record, so that they are not in memory twice."""
@@ -151,6 +184,7 @@ class Recorder:
         first, last, count = _spans(tokens, sorted(self._lives))
         lives = sorted([*self._lives.values(), *self._refused], key=lambda life: life.sent_ns)
         ids = [life.spec.request_id for life in lives]
+        pairs = list(zip(lives, ids, strict=True))
         return {
             "request_id": ids,
             "client": [life.spec.client for life in lives],
@@ -160,10 +194,12 @@ class Recorder:
             "arrival_ns": [life.spec.arrival_ns for life in lives],
             "sent_ns": [life.sent_ns for life in lives],
             "first_scheduled_ns": [life.first_scheduled_ns for life in lives],
-            "first_token_ns": [first.get(i) for i in ids],
-            "last_token_ns": [last.get(i) for i in ids],
+            "first_token_ns": [
+                first.get(i) if life.first_token_ns is None else life.first_token_ns for life, i in pairs
+            ],
+            "last_token_ns": [last.get(i, life.last_token_ns) for life, i in pairs],
             "finish_ns": [life.finish_ns for life in lives],
-            "output_len": [count.get(i, 0) for i in ids],
+            "output_len": [life.num_tokens + count.get(i, 0) for life, i in pairs],
             "num_cached_tokens": [life.num_cached_tokens for life in lives],
             "num_preemptions": [life.num_preemptions for life in lives],
             "finish_reason": [life.finish_reason for life in lives],
