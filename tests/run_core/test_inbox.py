@@ -124,4 +124,4 @@ def test_a_wake_up_ends_the_wait_that_goes_on_or_the_next_one() -> None:
 def test_a_wait_that_nobody_could_end_is_an_error_on_a_manual_clock() -> None:
     clock = ManualClock()
     with pytest.raises(ValueError, match="without an end"):
-        run_in_real_time(Session(make_engine(), Inbox()), PricedRunner(FixedCost(), clock), clock)
+        run_in_real_time(Session(make_engine(), Inbox()), PricedRunner(FixedCost(), clock), clock).complete()

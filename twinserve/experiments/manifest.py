@@ -38,7 +38,7 @@ def describe_start(experiment: Experiment, identity: Identity, argv: Sequence[st
 def describe_end(start: dict[str, Any], run: BackendRun, wall_time_s: float) -> dict[str, Any]:
     """The manifest of a finished run."""
     blocks = {"num_blocks": run.blocks.count, "num_blocks_source": run.blocks.source}
-    error = {} if run.error is None else {"error": run.error}
+    error = {} if run.error is None else {"error": run.reason}
     return {**start, **blocks, **run.facts, **error, "wall_time_s": round(wall_time_s, 3)}
 
 

@@ -70,7 +70,9 @@ def _run(
     about = About(config, describe_end(start, run, monotonic() - began))
     if run.error is not None:
         store.keep(run_id, about, run.record)
-        raise RunError(f"{run.error}; what had finished is in {store.folder(run_id)}")
+        if isinstance(run.error, KeyboardInterrupt | MemoryError):
+            raise run.error
+        raise RunError(f"{run.reason}; what had finished is in {store.folder(run_id)}") from run.error
     result = make_result(experiment.config, run_id, workload, run)
     folder = store.finish(run_id, about, run.record, result)
     return FinishedRun(run_id=run_id, folder=folder, result=result)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twinserve.run_core.record import RunRecord
-from twinserve.sched_core.errors import RunStopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """A run's record. ``error`` says why it ended early, with unfinished requests in the record; else it is None."""
+    """A run's record. ``error`` is what ended it early, with unfinished requests in the record; else it is None.
+
+    It is a ``RunStopped`` when the engine, its policies or its device could not go on, KeyboardInterrupt when the user
+    stopped the run, and anything else that a policy or a listener raised.
+    """
 
     record: RunRecord
-    error: RunStopped | None = None
+    error: BaseException | None = None
 
     def complete(self) -> RunRecord:
         """The record of a run that went to its end; raises ``error`` otherwise."""

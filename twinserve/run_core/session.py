@@ -15,7 +15,6 @@ from twinserve.run_core.record import Recorder
 from twinserve.run_core.source import RequestSource
 from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from twinserve.sched_core.engine import EngineCore
-from twinserve.sched_core.errors import RunStopped
 from twinserve.sched_core.events import Event, Finished
 from twinserve.sched_core.features import StepFeatures, step_features
 from twinserve.sched_core.invariants import Checker
@@ -71,6 +70,7 @@ class Session:
         self._num_ended = self._num_reported = 0
         self._changed = True
         self._next_event: int | None = None
+        self._is_interrupted = False
         self._begun: StepPlan | None = None
         self._priced: tuple[StepPlan, StepFeatures] | None = None
         self._unrecorded_steps: list[tuple[StepPlan, int, int, int | None]] = []
@@ -82,7 +82,13 @@ class Session:
 
         ``Idle.wake_at`` is when the policies or the source have something next; None when only ``on_change`` helps, or
         nothing does: then ``is_over`` is True.
+
+        Raises:
+            KeyboardInterrupt: ``interrupt`` was called; no step is in flight.
+            RunStopped: no policy lets anything run.
         """
+        if self._is_interrupted:
+            raise KeyboardInterrupt
         self.now = now
         due_at = self._next_event
         if self._changed or (due_at is not None and due_at <= now):
@@ -109,12 +115,17 @@ class Session:
         start, self.now = self.now, now
         plain = token_ids is None and self._script.is_empty
         result = _MADE_UP if plain else StepResult(token_ids, self._script.ended(plan))
-        events = self.engine.finish_step(plan.step_id, result, now)
         self._begun = None
+        events = self.engine.finish_step(plan.step_id, result, now)
         self._unrecorded_steps.append((plan, start, now, device_ns))
         self._pass_on(events, now)
         if self._checker is not None:
             self._checker.after_step(plan)
+
+    def interrupt(self) -> None:
+        """End the run at the next ``begin``; may be called from a signal handler."""
+        self._is_interrupted = True
+        self.on_change()
 
     def cancel(self, now: int) -> None:
         """Forget the step that was begun, if one is in flight."""
@@ -138,8 +149,8 @@ class Session:
             self._num_reported = self._num_ended
             self._on_progress(self._num_ended)
 
-    def outcome(self, error: RunStopped | None = None) -> RunOutcome:
-        """What was recorded until now; ``error`` says why the run ended early."""
+    def outcome(self, error: BaseException | None = None) -> RunOutcome:
+        """What was recorded until now; ``error`` is what ended the run early."""
         self.flush()
         return RunOutcome(record=self._recorder.finish(self.now, self.engine.stats()), error=error)
 

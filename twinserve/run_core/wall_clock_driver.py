@@ -12,9 +12,9 @@ from typing import Protocol
 
 from twinserve.run_core.clock import Clock
 from twinserve.run_core.garbage import collected_on_demand
+from twinserve.run_core.interrupts import interrupts_deferred
 from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.session import Session
-from twinserve.sched_core.errors import RunStopped
 from twinserve.sched_core.plan import Idle, Ints, StepPlan
 from twinserve.sched_core.requests.spec import RequestSpec
 
@@ -49,26 +49,31 @@ class Runner(Protocol):
 def run_in_real_time(session: Session, runner: Runner, clock: Clock) -> RunOutcome:
     """Serve the session's requests until its source is exhausted.
 
-    A step that fails is cancelled and ends the run; the outcome then holds what had finished, and the error.
+    Whatever is raised ends the run: the step in flight is cancelled, and the outcome holds what had finished, and the
+    error. Ctrl-C takes effect between two steps.
     """
     session.on_accepted, session.on_ended, session.on_change = runner.expect, runner.release, clock.wake
-    now = clock.now()
-    with collected_on_demand() as collect_garbage:
+    with collected_on_demand() as collect_garbage, interrupts_deferred(session.interrupt):
         try:
-            while not session.is_over:
-                step = session.begin(now)
-                if not isinstance(step, Idle):
-                    output = _execute(session, runner, step, collect_garbage)
-                    now = clock.now()
-                    session.finish(step, output.token_ids, now, output.device_ns)
-                elif not session.is_over:
-                    session.flush()
-                    clock.wait_until(step.wake_at)
-                    now = clock.now()
-        except RunStopped as error:
+            _serve(session, runner, clock, collect_garbage)
+        except (Exception, KeyboardInterrupt) as error:
             session.cancel(clock.now())
             return session.outcome(error)
     return session.outcome()
+
+
+def _serve(session: Session, runner: Runner, clock: Clock, collect_garbage: Callable[[], None]) -> None:
+    now = clock.now()
+    while not session.is_over:
+        step = session.begin(now)
+        if not isinstance(step, Idle):
+            output = _execute(session, runner, step, collect_garbage)
+            now = clock.now()
+            session.finish(step, output.token_ids, now, output.device_ns)
+        elif not session.is_over:
+            session.flush()
+            clock.wait_until(step.wake_at)
+            now = clock.now()
 
 
 def _execute(session: Session, runner: Runner, step: StepPlan, collect_garbage: Callable[[], None]) -> StepOutput:

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import simpy
 
+from twinserve.run_core.interrupts import interrupts_deferred
 from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.session import Session
-from twinserve.sched_core.errors import RunStopped
 from twinserve.sched_core.plan import Idle, Ints, StepPlan
 from twinserve.sim_backend.cost_model import CostModel
 
@@ -24,10 +24,13 @@ SimulatedTime: TypeAlias = Generator[simpy.Event, Any, Any]
 def simulate(session: Session, cost_model: CostModel, *, token_source: TokenSource | None = None) -> RunOutcome:
     """Serve the session's requests to the end, alone in an environment of its own.
 
-    ``token_source`` supplies the sampled ids of each plan (a replay); by default ids are made up.
+    ``token_source`` supplies the sampled ids of each plan (a replay); by default ids are made up. Whatever is raised
+    ends the run, and is in the outcome with the record. Ctrl-C takes effect between two steps.
     """
     environment = simpy.Environment(initial_time=0)
-    outcome: RunOutcome = environment.run(until=start(environment, session, cost_model, token_source=token_source))
+    engine = start(environment, session, cost_model, token_source=token_source)
+    with interrupts_deferred(session.interrupt):
+        outcome: RunOutcome = environment.run(until=engine)
     return outcome
 
 
@@ -67,7 +70,7 @@ def _serve(
             yield timeout(step_ns(session.features(step), start))
             session.finish(step, None if token_source is None else token_source(step), environment.now)
             session.flush()
-    except RunStopped as error:
+    except (Exception, KeyboardInterrupt) as error:
         session.cancel(environment.now)
         return session.outcome(error)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.record import RunRecord
+from twinserve.sched_core.errors import RunStopped
 
 Progress = Callable[[int, int], None]
 """Is told (requests done, requests in all)."""
@@ -28,18 +31,27 @@ class Blocks:
 class BackendRun:
     """What a backend returns: the record, the pool it ran with, and facts for the manifest.
 
-    ``error`` says why the run ended early (None: it did not); the record then holds what had finished. ``warnings``
+    ``error`` is what ended the run early (None: nothing did); the record then holds what had finished. ``warnings``
     belong in the result.
     """
 
     record: RunRecord
     blocks: Blocks
     facts: Mapping[str, Any] = field(default_factory=dict)
-    error: str | None = None
+    error: BaseException | None = None
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, outcome: RunOutcome, blocks: Blocks, **more: Any) -> BackendRun:
         """The run with this outcome; ``more`` are further fields."""
-        error = None if outcome.error is None else str(outcome.error)
-        return cls(record=outcome.record, blocks=blocks, error=error, **more)
+        return cls(record=outcome.record, blocks=blocks, error=outcome.error, **more)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the run ended early, in one line."""
+        if self.error is None or isinstance(self.error, RunStopped):
+            return None if self.error is None else str(self.error)
+        if isinstance(self.error, KeyboardInterrupt):
+            return "interrupted"
+        raised_at = extract_tb(self.error.__traceback__)[-1]
+        return f"{type(self.error).__name__}: {self.error} ({Path(raised_at.filename).name}, line {raised_at.lineno})"

@@ -81,7 +81,7 @@ def run_simulated(
         warnings.simplefilter("always", CalibrationRangeWarning)
         try:
             outcome = simulate(session, parts.cost_model)
-        except OverflowError as cause:
+        except OverflowError as cause:  # the record cannot hold such times
             raise RunError(_TOO_LONG, key="sim.cost_model") from cause
     notes = tuple(str(warning.message) for warning in caught)
     return BackendRun.of(outcome, parts.blocks, warnings=notes)

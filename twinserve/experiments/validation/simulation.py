@@ -9,6 +9,7 @@ from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.record import Recorder
 from twinserve.run_core.session import Session
 from twinserve.sched_core.engine import EngineCore
+from twinserve.sched_core.errors import RunStopped
 from twinserve.sim_backend.cost_model import CostModel
 from twinserve.sim_backend.driver import TokenSource, simulate
 
@@ -36,4 +37,7 @@ def simulate_again(
         capture_sizes=run.capture_sizes,
         output_lens=workload.output_lens,
     )
-    return simulate(session, cost_model, token_source=token_source)
+    outcome = simulate(session, cost_model, token_source=token_source)
+    if outcome.error is not None and not isinstance(outcome.error, RunStopped):
+        raise outcome.error
+    return outcome
