@@ -109,6 +109,11 @@ def test_client_gives_up_counting_from_sending_and_only_once() -> None:
     assert traffic.due_aborts(100) == []
 
 
+def test_two_requests_with_one_id_are_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="two requests have the id 4"):
+        Traffic([make_request(request_id) for request_id in (3, 4, 5, 4)])
+
+
 def test_a_follow_up_of_an_unknown_request_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="request 1 follows request 7, which does not exist"):
         Traffic([make_request(1)], follow_ups={1: FollowUp(after=7)})

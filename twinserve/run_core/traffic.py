@@ -6,7 +6,7 @@ every step boundary, so a run and its simulation see the same clients. It has no
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
@@ -35,7 +35,8 @@ class Traffic:
     Several engines may share one object: each request goes to the engine that asks first.
 
     Raises:
-        ValueError: a follow-up would never be sent: it names a request that does not exist, or waits for itself.
+        ValueError: two requests have the same id; or a follow-up would never be sent, since it names a request that
+            does not exist or waits for itself.
     """
 
     def __init__(
@@ -47,7 +48,11 @@ class Traffic:
         abort_after_ns: Mapping[int, int] | None = None,
     ) -> None:
         follow_ups = follow_ups or {}
-        _check_follow_ups(follow_ups, {spec.request_id for spec in requests})
+        counts = Counter(spec.request_id for spec in requests)
+        known = counts.keys()
+        if len(known) < len(requests):
+            raise ValueError(f"two requests have the id {counts.most_common(1)[0][0]}")
+        _check_follow_ups(follow_ups, known)
         self._max_concurrency = max_concurrency
         self._abort_after_ns = dict(abort_after_ns or {})
         self._waiting_on: dict[int, list[tuple[RequestSpec, int]]] = {}
