@@ -8,6 +8,7 @@ explicit ids. Two prompts share a block exactly when the block's pieces are equa
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +42,11 @@ class Segment:
     def encode(self) -> bytes:
         return encode_segment(self.stream, self.offset, self.length)
 
+    def encode_blocks(self, start: int, end: int, size: int) -> Iterable[bytes]:
+        """``part(...).encode()`` of each ``size`` tokens of ``[start, end)``, without an object for each."""
+        begins = range(self.offset + start, self.offset + end, size)
+        return map(_SEGMENT.pack, repeat(b"s"), repeat(self.stream), begins, repeat(size))
+
 
 @dataclass(frozen=True, slots=True)
 class TokenIds:
@@ -57,6 +63,10 @@ class TokenIds:
 
     def encode(self) -> bytes:
         return encode_token_ids(self.ids)
+
+    def encode_blocks(self, start: int, end: int, size: int) -> Iterable[bytes]:
+        """``part(...).encode()`` of each ``size`` tokens of ``[start, end)``."""
+        return (encode_token_ids(self.ids[begin : begin + size]) for begin in range(start, end, size))
 
 
 Piece = Segment | TokenIds
@@ -98,20 +108,35 @@ class Prompt:
         return b"".join(piece.encode() for piece in self.slice(start, end))
 
     def encode_blocks(self, start: int, end: int, size: int) -> list[bytes]:
-        """``encode`` of each ``size`` tokens of ``[start, end)``; ``end - start`` is a multiple of ``size``."""
-        if len(self.pieces) == 1 and isinstance(self.pieces[0], Segment):  # the common case, without objects
-            stream, offset = self.pieces[0].stream, self.pieces[0].offset
-            begins = range(offset + start, offset + end, size)
-            return list(map(_SEGMENT.pack, repeat(b"s"), repeat(stream), begins, repeat(size)))
-        return [self.encode(begin, begin + size) for begin in range(start, end, size)]
+        """``encode`` of each ``size`` tokens of ``[start, end)``; ``end - start`` is a multiple of ``size``.
+
+        One walk over the pieces, however many there are.
+        """
+        blocks: list[bytes] = []
+        begun, num_begun = b"", 0  # the block that the pieces before did not fill
+        for piece in self.slice(start, end):
+            length, done = piece.length, 0
+            if num_begun:
+                done = min(size - num_begun, length)
+                begun += piece.part(0, done).encode()
+                num_begun += done
+                if num_begun < size:
+                    continue
+                blocks.append(begun)
+            whole = (length - done) // size * size
+            blocks += piece.encode_blocks(done, done + whole, size)
+            num_begun = length - done - whole
+            begun = piece.part(done + whole, length).encode() if num_begun else b""
+        return blocks
 
     def slice(self, start: int, end: int) -> Iterator[Piece]:
         """The pieces that cover tokens ``[start, end)``, cut to that range."""
-        begin = 0
-        for piece, piece_end in zip(self.pieces, self._ends, strict=True):
-            if max(begin, start) < min(piece_end, end):
-                yield piece.part(max(start - begin, 0), min(end, piece_end) - begin)
-            begin = piece_end
+        for index in range(bisect_right(self._ends, start), len(self.pieces)):
+            piece, piece_end = self.pieces[index], self._ends[index]
+            begin = piece_end - piece.length
+            if max(begin, start) >= end:
+                return
+            yield piece.part(max(start - begin, 0), min(end, piece_end) - begin)
 
 
 def _merge(pieces: Iterable[Piece]) -> Iterator[Piece]:
