@@ -21,15 +21,8 @@ class OutputScript:
         for request_id, length in output_lens.items():
             self._length[request_id] = length
 
-    @property
-    def is_empty(self) -> bool:
-        """True when no request has a scripted length, so that none ends by it."""
-        return not len(self._length)
-
     def ended(self, plan: StepPlan) -> tuple[int, ...]:
         """Positions among the plan's sampling rows that draw their last token in this step; ask once per step."""
-        if self.is_empty:
-            return ()
         sampling = plan.request_ids[plan.samples]
         scripted = np.flatnonzero(sampling < len(self._length))
         ids = sampling[scripted]

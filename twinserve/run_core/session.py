@@ -26,6 +26,8 @@ _MADE_UP = StepResult()
 
 EventListener: TypeAlias = Callable[[tuple[Event, ...]], None]
 ProgressListener: TypeAlias = Callable[[int], None]
+_Step: TypeAlias = tuple[StepPlan, int, int | None]
+"""A plan, when it began, and its span on the device; it ended with the events that it stands beside."""
 
 
 def ignore(*_: object) -> None:
@@ -63,7 +65,7 @@ class Session:
         self.is_over = False
         self._source = source
         self._recorder = Recorder() if recorder is None else recorder
-        self._script = OutputScript(output_lens or {})
+        self._script = OutputScript(output_lens) if output_lens else None
         self._checker = Checker(engine) if check else None
         self._on_events = on_events
         self._on_progress = on_progress
@@ -73,8 +75,7 @@ class Session:
         self._is_interrupted = False
         self._begun: StepPlan | None = None
         self._priced: tuple[StepPlan, StepFeatures] | None = None
-        self._unrecorded_steps: list[tuple[StepPlan, int, int, int | None]] = []
-        self._unrecorded_events: list[tuple[tuple[Event, ...], int]] = []
+        self._unrecorded: list[tuple[tuple[Event, ...], int, _Step | None]] = []
         source.subscribe(self._source_changed)
 
     def begin(self, now: int) -> StepPlan | Idle:
@@ -87,8 +88,6 @@ class Session:
             KeyboardInterrupt: ``interrupt`` was called; no step is in flight.
             RunStopped: no policy lets anything run.
         """
-        if self._is_interrupted:
-            raise KeyboardInterrupt
         self.now = now
         due_at = self._next_event
         if self._changed or (due_at is not None and due_at <= now):
@@ -113,19 +112,17 @@ class Session:
         the span measured on the device, if any. What happened is recorded by ``flush``.
         """
         start, self.now = self.now, now
-        plain = token_ids is None and self._script.is_empty
-        result = _MADE_UP if plain else StepResult(token_ids, self._script.ended(plan))
+        made_up = token_ids is None and self._script is None
+        result = _MADE_UP if made_up else self._result(plan, token_ids)
         self._begun = None
-        events = self.engine.finish_step(plan.step_id, result, now)
-        self._unrecorded_steps.append((plan, start, now, device_ns))
-        self._pass_on(events, now)
+        self._pass_on(self.engine.finish_step(plan.step_id, result, now), now, (plan, start, device_ns))
         if self._checker is not None:
             self._checker.after_step(plan)
 
     def interrupt(self) -> None:
         """End the run at the next ``begin``; may be called from a signal handler."""
         self._is_interrupted = True
-        self.on_change()
+        self._source_changed()
 
     def cancel(self, now: int) -> None:
         """Forget the step that was begun, if one is in flight."""
@@ -137,14 +134,14 @@ class Session:
 
     def flush(self) -> None:
         """Record and report what happened since the last time; a driver may do this while the device is busy."""
-        for plan, start, end, device_ns in self._unrecorded_steps:
-            self._recorder.step(plan, self.features(plan), start, end, device_ns)
-        self._unrecorded_steps.clear()
-        for events, now in self._unrecorded_events:
-            self._recorder.events(events, now)
+        recorder, unrecorded, self._unrecorded = self._recorder, self._unrecorded, []
+        for events, now, step in unrecorded:
+            if step is not None:
+                plan, start, device_ns = step
+                recorder.step(plan, self.features(plan), start, now, device_ns)
+            recorder.events(events, now)
             if self._on_events is not None:
                 self._on_events(events)
-        self._unrecorded_events.clear()
         if self._on_progress is not None and self._num_ended > self._num_reported:
             self._num_reported = self._num_ended
             self._on_progress(self._num_ended)
@@ -160,6 +157,8 @@ class Session:
 
     def _send_due(self, now: int) -> None:
         """Pass on what clients do at or before ``now``: first those that give up, then new requests, in order."""
+        if self._is_interrupted:
+            raise KeyboardInterrupt
         self._changed = False
         source = self._source
         for request_id in source.due_aborts(now):
@@ -180,9 +179,12 @@ class Session:
         times = [time for time in (idle.wake_at, self._source.next_event_ns()) if time is not None]
         return Idle(wake_at=min(times) if times and not self.is_over else None)
 
-    def _pass_on(self, events: tuple[Event, ...], now: int) -> None:
+    def _result(self, plan: StepPlan, token_ids: Ints | None) -> StepResult:
+        return StepResult(token_ids, () if self._script is None else self._script.ended(plan))
+
+    def _pass_on(self, events: tuple[Event, ...], now: int, step: _Step | None = None) -> None:
         """What the next plan depends on happens at once, the rest with ``flush``."""
-        self._unrecorded_events.append((events, now))
+        self._unrecorded.append((events, now, step))
         ended = [event for event in events if isinstance(event, Finished)]
         if not ended:
             return

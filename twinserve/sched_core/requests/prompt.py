@@ -112,6 +112,8 @@ class Prompt:
 
         One walk over the pieces, however many there are.
         """
+        if len(self.pieces) == 1:
+            return list(self.pieces[0].encode_blocks(start, end, size))
         blocks: list[bytes] = []
         begun, num_begun = b"", 0  # the block that the pieces before did not fill
         for piece in self.slice(start, end):
