@@ -90,6 +90,12 @@ def test_every_command_and_option_that_a_page_shows_exists(path: Path) -> None:
     assert wrong == []
 
 
+@pages
+def test_every_option_that_a_page_names_by_itself_exists(path: Path) -> None:
+    named = re.findall(r"`(--[a-z][a-z-]*)", path.read_text(encoding="utf-8"))
+    assert [option for option in named if not any(option in _options(name) for name in COMMANDS)] == []
+
+
 def test_the_readme_shows_every_command() -> None:
     shown = {name for name, _ in _commands((ROOT / "README.md").read_text(encoding="utf-8"))}
     assert set(COMMANDS) - shown == set()
