@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := twinserve tests setup.py
 
-.PHONY: demo check test test-slow test-kernels bench clean
+.PHONY: demo check docs test test-slow test-kernels bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/twinserve sweep sweeps/token_budget --out out/demo
@@ -16,6 +16,10 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The index of modules, from their docstrings.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.tools.module_index
 
 test: check
 	$(BIN)/python -m pytest -n auto -m "not slow"

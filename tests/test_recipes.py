@@ -1,4 +1,4 @@
-"""The examples of docs/recipes.md work as written, and the pages of docs/ name what there is."""
+"""The examples of docs/recipes.md work as written, and docs/metrics.md names every figure."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ from twinserve.sim_backend.cost_model import CostModel
 from twinserve.sim_backend.driver import simulate
 from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 
-RECIPES, METRICS, STRUCTURE = (
-    (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in ("recipes", "metrics", "structure")
-)
+RECIPES, METRICS = ((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in ("recipes", "metrics"))
 EXAMPLES = re.findall(r"```(?:python|yaml)\n# ([^\n]+)\n(.*?)```", RECIPES, re.DOTALL)
 MODULES = ("my_policies", "my_budget", "my_reader", "bursts", "quadratic")
 LATENCY_KEY = re.compile(
@@ -181,17 +179,3 @@ def test_every_example_is_run() -> None:
     fenced = len(re.findall(r"^```(?:python|yaml)$", RECIPES, re.MULTILINE))
     modules = {title.removesuffix(".py") for title, _ in EXAMPLES if title.endswith(".py")}
     assert (len(EXAMPLES), modules) == (fenced, set(MODULES))
-
-
-def test_every_file_that_the_recipes_name_exists() -> None:
-    named = re.findall(r"`((?:twinserve|tests)/[\w./-]+)`", RECIPES)
-    assert named
-    assert [path for path in named if not (ROOT / path).exists()] == []
-
-
-def test_every_module_that_the_structure_page_names_exists() -> None:
-    packages = ("twinserve", "tests")
-    paths = [f"/{path.relative_to(ROOT).as_posix()}" for name in packages for path in (ROOT / name).rglob("*.py")]
-    named = set(re.findall(r"[\w/]+\.py\b", STRUCTURE))
-    assert len(named) > 50
-    assert [name for name in sorted(named) if not any(path.endswith(f"/{name}") for path in paths)] == []

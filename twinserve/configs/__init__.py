@@ -1,0 +1,1 @@
+"""The experiments, sweeps, models, GPUs and calibrations that come with the package."""

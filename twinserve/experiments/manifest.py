@@ -1,4 +1,4 @@
-"""The circumstances of a run: date, host, versions, inputs, wall time. Nothing here may influence a result."""
+"""The circumstances of a run: date, host, versions, inputs, wall time; none of them may influence a result."""
 
 from __future__ import annotations
 

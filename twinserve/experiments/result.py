@@ -1,4 +1,7 @@
-"""What ``result.json`` holds: what was run, in the names of ``vllm bench serve``, and how it went. No clock reading."""
+"""What ``result.json`` holds: what was run, in the names of ``vllm bench serve``, and how it went.
+
+It holds no clock reading.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The scheduler: it decides what each step computes, and does nothing else."""

@@ -1,5 +1,6 @@
-"""``EngineCore``: the step state machine that both backends drive. No clock, no I/O; times are integer ns.
+"""``EngineCore``: the step state machine that both backends drive.
 
+It has no clock and does no I/O; times are integer nanoseconds.
 A driver repeats: ``add_request`` what has arrived, ``begin_step``, run the plan, ``finish_step``. Exactly one step is
 in flight. A plan is provisional until it is finished: ``cancel_step`` restores the state from before it.
 """

@@ -1,4 +1,4 @@
-"""What must hold for every engine at every step. Used by tests and by ``--check``."""
+"""What must hold for every engine at every step; tests and ``--check`` verify it."""
 
 from __future__ import annotations
 

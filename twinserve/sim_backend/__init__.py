@@ -1,0 +1,1 @@
+"""The simulator: a SimPy driver and the cost models that price steps."""

@@ -1,0 +1,1 @@
+"""An experiment on either backend: where engine, requests and cost model are put together."""

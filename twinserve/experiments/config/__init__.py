@@ -1,0 +1,1 @@
+"""The YAML of an experiment as typed, frozen sections."""

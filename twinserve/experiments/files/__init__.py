@@ -1,0 +1,1 @@
+"""Files and progress: atomic writes, Parquet, strict JSON."""

@@ -1,4 +1,4 @@
-"""JSON that every reader accepts: infinity is the text "inf", NaN is a mistake. And files of it read back."""
+"""JSON that every reader accepts: infinity is the text "inf", NaN is a mistake."""
 
 from __future__ import annotations
 

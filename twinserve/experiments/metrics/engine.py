@@ -1,4 +1,4 @@
-"""What the scheduler did: steps, preemptions, KV cache and prefix hits. These figures cover the whole run."""
+"""What the scheduler did: steps, preemptions, KV cache and prefix hits, over the whole run."""
 
 from __future__ import annotations
 

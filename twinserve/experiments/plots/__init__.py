@@ -1,4 +1,4 @@
-"""Figures of runs and sweeps. They read result folders only, and load matplotlib only when one is drawn."""
+"""Figures of runs and sweeps, from their folders alone; matplotlib is loaded only when one is drawn."""
 
 from twinserve.experiments.plots.cdf import plot_compare_cdfs
 from twinserve.experiments.plots.run import plot_run

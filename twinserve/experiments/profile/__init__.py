@@ -1,0 +1,1 @@
+"""A profile of the real engine, from its configuration to its folder."""

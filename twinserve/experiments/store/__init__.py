@@ -1,0 +1,1 @@
+"""Folders of runs and profiles, written and read back."""

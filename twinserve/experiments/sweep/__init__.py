@@ -1,0 +1,1 @@
+"""Many experiments from one base: points, executors, summaries."""

@@ -1,4 +1,4 @@
-"""Attention row by row: pages gathered, then torch's own attention. Slow, exact, and everywhere."""
+"""Attention row by row: pages gathered, then torch's own attention; slow, exact, and everywhere."""
 
 from __future__ import annotations
 

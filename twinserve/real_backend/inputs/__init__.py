@@ -1,0 +1,1 @@
+"""From plans to the device's input buffers."""

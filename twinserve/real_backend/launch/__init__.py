@@ -1,0 +1,1 @@
+"""From input buffers to sampled ids: eager launches and CUDA graphs."""

@@ -1,0 +1,1 @@
+"""The decoder: shapes, weights, layers, forward pass."""

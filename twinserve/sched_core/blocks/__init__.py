@@ -1,0 +1,1 @@
+"""KV cache blocks: the pool, its prefix cache, block tables per request."""

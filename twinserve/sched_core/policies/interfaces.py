@@ -1,5 +1,6 @@
-"""The seams where a policy plugs in. A policy decides; blocks, budgets and preemption belong to the mechanism.
+"""The seams where a policy plugs in.
 
+A policy decides; blocks, budgets and preemption belong to the mechanism.
 None of these may look at a request's true output length: only ``max_tokens`` and ``predicted_output_len`` exist here.
 """
 

@@ -1,0 +1,1 @@
+"""A request before, inside and between batches."""

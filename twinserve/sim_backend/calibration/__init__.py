@@ -1,0 +1,1 @@
+"""Step times from a calibration file."""

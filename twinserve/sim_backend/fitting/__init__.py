@@ -1,0 +1,1 @@
+"""Fitting the terms of a calibration to measured steps."""
