@@ -14,7 +14,7 @@ from twinserve.real_backend.build import run_experiment
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import _capture_sizes, load_engine
 from twinserve.real_backend.errors import EngineError
-from twinserve.real_backend.launch.memory import GIB, MemoryUse, hold_process_to, size_pool
+from twinserve.real_backend.launch.kv_pool import GIB, MemoryUse, hold_process_to, size_pool
 from twinserve.run_core.record import Recorder
 from twinserve.run_core.traffic import Traffic
 from twinserve.sched_core.config import SchedulerConfig

@@ -21,7 +21,7 @@ from twinserve.real_backend import LLM, SamplingParams
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
 from twinserve.real_backend.errors import EngineError
-from twinserve.real_backend.launch.memory import GIB
+from twinserve.real_backend.launch.kv_pool import GIB
 from twinserve.sched_core.config import SchedulerConfig
 
 pytestmark = on_gpu

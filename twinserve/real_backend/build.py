@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from twinserve.real_backend.bench.measure import measure_steps, probe
+from twinserve.real_backend.device import free_device
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
-from twinserve.real_backend.launch.memory import free_device
 from twinserve.real_backend.loop.clock import WallClock
 from twinserve.real_backend.loop.driver import RunOutcome, run_real
 from twinserve.real_backend.profiling.profile import Profile

@@ -10,19 +10,20 @@ from typing import Any
 import torch
 
 from twinserve.real_backend.attention import AttentionBackend, AttentionShape, make_attention_backend
+from twinserve.real_backend.device import find_device
 from twinserve.real_backend.device_errors import clear_errors
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.errors import EngineError
 from twinserve.real_backend.gpu_driver import driver_version
 from twinserve.real_backend.inputs.buffers import Capacity, StepBuffers
-from twinserve.real_backend.inputs.request_state import RequestStates
-from twinserve.real_backend.inputs.staging import StepStaging
+from twinserve.real_backend.inputs.input_batch import InputBatch
+from twinserve.real_backend.launch.dummy_step import run_largest_step, warm_up
 from twinserve.real_backend.launch.executor import Executor, allocate_kv_caches
-from twinserve.real_backend.launch.memory import KVPoolSize, hold_process_to, profile_step, size_pool
-from twinserve.real_backend.launch.rehearsal import Rehearsal
+from twinserve.real_backend.launch.graphs import capture_graphs
+from twinserve.real_backend.launch.host_warmer import HostWarmer
+from twinserve.real_backend.launch.kv_pool import KVPoolSize, hold_process_to, profile_step, size_pool
 from twinserve.real_backend.launch.runner import ModelRunner
 from twinserve.real_backend.launch.timer import make_timer
-from twinserve.real_backend.launch.warmup import capture_graphs, run_largest_step, warm_up
 from twinserve.real_backend.model.model import Qwen3Model
 from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.model.weights import fill_dummy_weights, load_weights
@@ -71,32 +72,6 @@ def load_engine(source: ModelSource, scheduler: SchedulerConfig, options: Engine
         pool=pool,
         facts=_facts(model, attention, pool, sizes),
     )
-
-
-def find_device(name: str) -> torch.device:
-    """The device called ``name``, made the current one. Raises ``EngineError`` when there is none."""
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise EngineError(f"{name!r} is not a device; use cuda, cuda:1, ... or cpu", key="real.device") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise EngineError(
-            "no CUDA device is available; use the device cpu for a slow but exact run, or simulate with --backend sim",
-            key="real.device",
-        )
-    if device.type not in ("cuda", "cpu"):
-        raise EngineError(f"{name!r} is not supported; use cuda or cpu", key="real.device")
-    return _current_gpu(device) if device.type == "cuda" else device
-
-
-def _current_gpu(device: torch.device) -> torch.device:
-    """The device with its number, made the current one: streams, events and kernels go to that."""
-    index, count = device.index or 0, torch.cuda.device_count()
-    if index >= count:
-        problem = f"{device} does not exist; there are {count} CUDA devices, from cuda:0"
-        raise EngineError(problem, key="real.device")
-    torch.cuda.set_device(index)
-    return torch.device("cuda", index)
 
 
 def find_model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
@@ -194,14 +169,14 @@ def _runner(
     noise_seed = options.seed if options.kv_cache_noise else None
     kv_caches = allocate_kv_caches(model, scheduler.num_blocks + 1, block_size, noise_seed=noise_seed)
     executor = Executor(model, attention, buffers, kv_caches)
-    states = RequestStates(buffers, vocab_size=model.config.vocab_size, seed=options.seed)
+    inputs = InputBatch(buffers, vocab_size=model.config.vocab_size, seed=options.seed, capture_sizes=sizes)
     if model.device.type == "cuda":
         warm_up(executor, buffers)
     timer, graphs = make_timer(model.device), None
     if sizes != NO_GRAPHS:
         graphs = capture_graphs(executor, buffers, timer, sizes, max_model_len=max_model_len)
-    rehearsal = Rehearsal(scheduler, sizes) if model.device.type == "cuda" else None
-    return ModelRunner(executor, StepStaging(states, buffers, sizes), timer, graphs=graphs, rehearsal=rehearsal)
+    warmer = HostWarmer(scheduler, sizes) if model.device.type == "cuda" else None
+    return ModelRunner(executor, inputs, timer, graphs=graphs, warmer=warmer)
 
 
 def _facts(model: Qwen3Model, attention: AttentionBackend, pool: KVPoolSize, sizes: CaptureSizes) -> dict[str, Any]:

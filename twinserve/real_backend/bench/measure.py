@@ -14,11 +14,11 @@ import torch
 from twinserve.real_backend.bench.peaks import DevicePeaks, measure_peaks
 from twinserve.real_backend.bench.repeated_step import repeatable
 from twinserve.real_backend.bench.step_trace import StepTrace, trace_steps
+from twinserve.real_backend.device import find_device, free_device
 from twinserve.real_backend.device_errors import clear_errors
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
-from twinserve.real_backend.engine_loader import LoadedEngine, find_device, find_model_config, load_engine
+from twinserve.real_backend.engine_loader import LoadedEngine, find_model_config, load_engine
 from twinserve.real_backend.errors import EngineError
-from twinserve.real_backend.launch.memory import free_device
 from twinserve.real_backend.launch.runner import ModelRunner
 from twinserve.real_backend.loop.clock import WallClock
 from twinserve.real_backend.model.model_config import ModelConfig
