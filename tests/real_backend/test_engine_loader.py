@@ -138,7 +138,7 @@ def test_not_one_block_is_an_error_with_the_figures() -> None:
 
 
 def test_graphs_that_the_attention_backend_cannot_hold_are_refused() -> None:
-    fa2 = SimpleNamespace(name="fa2", graph_support="decode")
+    fa2 = SimpleNamespace(name="fa2")
     wanted = EngineOptions(capture_sizes=CaptureSizes(decode=(1,), mixed=(16,)))
     with pytest.raises(EngineError, match="fa2 supports graphs of decode steps only"):
         _capture_sizes(wanted, fa2, SCHEDULER)

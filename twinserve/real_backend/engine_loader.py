@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
-from twinserve.real_backend.attention import AttentionBackend, AttentionShape, make_attention_backend
+from twinserve.real_backend.attention.base import AttentionBackend, AttentionShape
+from twinserve.real_backend.attention.facts import ATTENTION_BACKENDS
+from twinserve.real_backend.attention.registry import make_attention_backend
 from twinserve.real_backend.device import find_device
 from twinserve.real_backend.device_errors import clear_errors
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
@@ -119,7 +121,7 @@ def _attention(name: str, model: Qwen3Model, block_size: int) -> AttentionBacken
 def _capture_sizes(options: EngineOptions, attention: AttentionBackend, scheduler: SchedulerConfig) -> CaptureSizes:
     if options.enforce_eager:
         return NO_GRAPHS
-    sizes, support = options.capture_sizes, attention.graph_support
+    sizes, support = options.capture_sizes, ATTENTION_BACKENDS[attention.name].graph_support
     if sizes is None:
         return default_capture_sizes(support, scheduler.max_num_seqs, scheduler.max_num_batched_tokens)
     if (sizes.decode and support == "none") or (sizes.mixed and support != "mixed"):

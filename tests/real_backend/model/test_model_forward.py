@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from tests.real_backend.paged_batches import metadata
-from twinserve.real_backend.attention import AttentionShape, make_attention_backend
+from twinserve.real_backend.attention.base import AttentionShape
+from twinserve.real_backend.attention.registry import make_attention_backend
 from twinserve.real_backend.model.model import Qwen3Model
 from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.model.weights import load_weights
