@@ -26,9 +26,10 @@ from twinserve.real_backend.launch.host_warmer import HostWarmer
 from twinserve.real_backend.launch.kv_pool import KVPoolSize, hold_process_to, profile_step, size_pool
 from twinserve.real_backend.launch.runner import ModelRunner
 from twinserve.real_backend.launch.timer import make_timer
+from twinserve.real_backend.model.checkpoint_config import read_checkpoint_config
 from twinserve.real_backend.model.model import Qwen3Model
-from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.model.weights import fill_dummy_weights, load_weights
+from twinserve.run_core.model_config import DTYPE_BYTES, ModelConfig
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes, default_capture_sizes
 
@@ -77,11 +78,12 @@ def load_engine(source: ModelSource, scheduler: SchedulerConfig, options: Engine
 
 
 def find_model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
-    """The shapes of the model that ``source`` names. Raises ``EngineError`` for one that cannot be served."""
-    if source.path is None and source.load_format != "dummy":
-        problem = "is missing; give a model folder, or model.load_format: dummy for random weights"
-        raise EngineError(problem, key="model.path")
-    config = ModelConfig.from_name(source.name) if source.path is None else ModelConfig.from_hf_folder(source.path)
+    """The model of ``source``, in the type that it is served in. Raises ``EngineError`` for one that cannot be."""
+    config = _described(source)
+    if source.dtype != "auto":
+        config = replace(config, dtype=source.dtype)
+    if config.dtype not in DTYPE_BYTES:
+        raise EngineError(f"{config.dtype} is not supported; use one of {', '.join(DTYPE_BYTES)}", key="model.dtype")
     if max_model_len > config.max_position_embeddings:
         raise EngineError(
             f"{max_model_len} is more than the {config.max_position_embeddings} positions of {config.name}; lower it",
@@ -90,14 +92,19 @@ def find_model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
     return config
 
 
+def _described(source: ModelSource) -> ModelConfig:
+    if source.path is not None:
+        return read_checkpoint_config(source.path)
+    if source.config is None or source.load_format != "dummy":
+        problem = "is missing; give a model folder, or model.load_format: dummy for random weights"
+        raise EngineError(problem, key="model.path")
+    return source.config
+
+
 def _load_model(
     source: ModelSource, config: ModelConfig, device: torch.device, max_model_len: int, seed: int
 ) -> Qwen3Model:
-    dtype_name = config.dtype if source.dtype == "auto" else source.dtype
-    dtypes = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
-    if dtype_name not in dtypes:
-        raise EngineError(f"{dtype_name} is not supported; use one of {', '.join(dtypes)}", key="model.dtype")
-    model = Qwen3Model(config, device, dtypes[dtype_name], num_positions=max_model_len)
+    model = Qwen3Model(config, device, getattr(torch, config.dtype), num_positions=max_model_len)
     if source.path is None or source.load_format == "dummy":
         fill_dummy_weights(model.weights, config, seed)
     else:
@@ -141,7 +148,7 @@ def _pool(
     options: EngineOptions,
     total_bytes: int | None,
 ) -> KVPoolSize:
-    block_bytes = block_size * model.config.kv_bytes_per_token(model.dtype.itemsize)
+    block_bytes = block_size * model.config.kv_bytes_per_token
     if options.num_gpu_blocks_override is not None:
         return KVPoolSize(
             num_blocks=options.num_gpu_blocks_override, block_bytes=block_bytes, source="num_gpu_blocks_override"

@@ -12,8 +12,8 @@ from twinserve.real_backend.attention.base import AttentionBackend, AttentionMet
 from twinserve.real_backend.kernels.base import QkvStore
 from twinserve.real_backend.kernels.registry import pointwise_kernels
 from twinserve.real_backend.model.layers import DecoderLayer, DecoderWeights, empty_weights
-from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.model.rope import rope_table
+from twinserve.run_core.model_config import ModelConfig
 
 # K and V of one layer, each [pages, page size, Hkv, D].
 KvCache: TypeAlias = tuple[torch.Tensor, torch.Tensor]
