@@ -14,6 +14,7 @@ from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
 from twinserve.real_backend.loop.clock import WallClock
 from twinserve.real_backend.loop.driver import RunOutcome, run_real
 from twinserve.real_backend.profiling.profile import Profile
+from twinserve.run_core.model_config import ModelConfig
 from twinserve.run_core.record import Recorder, RunRecord
 from twinserve.run_core.traffic import Traffic
 from twinserve.sched_core.engine import EngineCore
@@ -24,10 +25,11 @@ __all__ = ["RealRun", "load_profile", "measure_steps", "probe", "run_experiment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealRun:
-    """A real run's record, the KV blocks it had, facts for its manifest, and why it ended early (None: it did not)."""
+    """A real run's record, KV blocks, model, facts for its manifest, and why it ended early (None: it did not)."""
 
     record: RunRecord
     num_blocks: int
+    model: ModelConfig
     manifest: Mapping[str, Any]
     error: str | None = None
 
@@ -93,6 +95,7 @@ def _run(wanted: EngineConfig, drive: Callable[[LoadedEngine], RunOutcome]) -> R
     return RealRun(
         record=outcome.record,
         num_blocks=loaded.pool.num_blocks,
+        model=loaded.model_config,
         manifest=loaded.facts,
         error=None if outcome.error is None else str(outcome.error),
     )

@@ -16,8 +16,9 @@ _SIZES = (
     "head_dim",
     "intermediate_size",
     "vocab_size",
-    "max_position_embeddings",
 )
+SIMULATED_FIELDS = (*_SIZES, "tie_word_embeddings", "qk_norm")
+"""What a step's cost depends on, besides the type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class ModelConfig:
 
     ``qk_norm`` is Qwen3's RMSNorm over ``head_dim`` of queries and keys, before the rotary embedding; Llama has none.
     ``dtype`` is the type of weights and of cached keys and values. ``eos_token_ids`` may be empty. A simulation needs
-    the sizes only.
+    SIMULATED_FIELDS only.
 
     Raises:
         ValueError: a size that is no whole number from 1, or query heads that do not divide into the key-value heads.
@@ -60,7 +61,7 @@ class ModelConfig:
     dtype: str = "bfloat16"
 
     def __post_init__(self) -> None:
-        for name in _SIZES:
+        for name in (*_SIZES, "max_position_embeddings"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name} is {value!r}; should be a whole number, 1 or more")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from twinserve.experiments.backends.backend_run import BLOCKS_KEY, BackendRun, Blocks, Progress
-from twinserve.experiments.backends.real_config import real_engine_config
+from twinserve.experiments.backends.real_config import notes_on_model, real_engine_config
 from twinserve.experiments.backends.scheduler import engine_policies
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import ConfigError, DeviceError, RunError
@@ -53,7 +53,8 @@ def run_real(experiment: Experiment, workload: Workload, check: bool, on_progres
         )
     source = "device" if engine.num_gpu_blocks_override is None else BLOCKS_KEY
     blocks = Blocks(count=run.num_blocks, source=source)
-    return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error)
+    notes = notes_on_model(experiment, run.model)
+    return BackendRun(record=run.record, blocks=blocks, facts=run.manifest, error=run.error, warnings=notes)
 
 
 def probe_engine(experiment: Experiment) -> Probe:

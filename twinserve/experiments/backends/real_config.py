@@ -7,8 +7,10 @@ from twinserve.experiments.config.catalog import load_model
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.graph_sizes import asked_capture_sizes
 from twinserve.experiments.config.load import Experiment
+from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.paths import resolve
 from twinserve.real_backend.engine_config import EngineConfig, EngineOptions, ModelSource
+from twinserve.run_core.model_config import SIMULATED_FIELDS, ModelConfig
 
 
 def real_engine_config(experiment: Experiment) -> EngineConfig:
@@ -23,6 +25,21 @@ def real_engine_config(experiment: Experiment) -> EngineConfig:
         scheduler=scheduler_config(config.engine, num_blocks=1),  # the device decides
         options=_engine_options(config),
     )
+
+
+def notes_on_model(experiment: Experiment, served: ModelConfig) -> tuple[str, ...]:
+    """What to know where the file that a roofline would simulate is not of the model that was ``served``."""
+    config = experiment.config
+    if config.model.path is None or config.sim is None or config.sim.cost_model.kind != "roofline":
+        return ()
+    try:
+        named = load_model(config.model.name, config.model.dtype, experiment.base_dir)
+    except ConfigError:  # a name that only the roofline would need
+        return ()
+    differing = [name for name in SIMULATED_FIELDS if getattr(named, name) != getattr(served, name)]
+    if not differing:
+        return ()
+    return (f"the checkpoint of model.path ran, and model.name {named.name} has another {', '.join(differing)}",)
 
 
 def _model_source(experiment: Experiment) -> ModelSource:
