@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from twinserve.real_backend.build import run_experiment
+from twinserve.real_backend.build import run_engine
 from twinserve.real_backend.engine_config import EngineConfig, EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import _capture_sizes, load_engine
 from twinserve.real_backend.errors import EngineError
@@ -154,7 +154,7 @@ def test_an_experiment_runs_on_an_engine_of_its_own(folder: Path) -> None:
         RequestSpec(request_id=index, prompt=Prompt.of_stream(index, 12), max_tokens=5, sampling=sampling)
         for index in range(3)
     ]
-    run = run_experiment(
+    run = run_engine(
         EngineConfig(
             model=ModelSource(path=str(folder), dtype="float32"),
             scheduler=replace(SCHEDULER, max_num_batched_tokens=16, max_num_seqs=2),

@@ -20,7 +20,7 @@ from twinserve.run_core.traffic import Traffic
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.policies.registry import Policies
 
-__all__ = ["RealRun", "load_profile", "measure_steps", "probe", "run_experiment"]
+__all__ = ["RealRun", "load_profile", "measure_steps", "probe", "run_engine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class RealRun:
     error: str | None = None
 
 
-def run_experiment(
+def run_engine(
     wanted: EngineConfig,
     *,
     policies: Policies,

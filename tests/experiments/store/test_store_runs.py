@@ -204,12 +204,12 @@ def test_a_failing_real_engine_is_one_line_and_keeps_its_record(run, monkeypatch
     import sys
     from types import SimpleNamespace
 
-    def run_experiment(_, *, recorder, **more):
+    def run_engine(_, *, recorder, **more):
         return SimpleNamespace(
             record=recorder.finish(0, {}), num_blocks=7, model=None, manifest={"gpu": "none"}, error="no memory"
         )
 
-    monkeypatch.setitem(sys.modules, "twinserve.real_backend.build", SimpleNamespace(run_experiment=run_experiment))
+    monkeypatch.setitem(sys.modules, "twinserve.real_backend.build", SimpleNamespace(run_engine=run_engine))
     with pytest.raises(RunError, match="no memory; what had finished is in "):
         run(small(backend="real"))
     (folder,) = (tmp_path / "out").iterdir()

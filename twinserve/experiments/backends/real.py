@@ -40,9 +40,9 @@ def check_real(experiment: Experiment) -> None:
 def run_real(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
     engine = experiment.config.engine
     with _clear_errors():
-        from twinserve.real_backend.build import run_experiment
+        from twinserve.real_backend.build import run_engine
 
-        run = run_experiment(
+        run = run_engine(
             real_engine_config(experiment),
             policies=engine_policies(engine, None),
             traffic=workload.traffic(),
