@@ -14,12 +14,12 @@ from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import ConfigError, DeviceError, RunError
 from twinserve.experiments.workloads import Workload
 from twinserve.real_backend.attention.facts import ATTENTION_BACKENDS, refusal_line
-from twinserve.real_backend.bench.results import Probe, StepTiming
 from twinserve.real_backend.engine_config import EngineConfig
 from twinserve.real_backend.errors import EngineError
 from twinserve.run_core.record import Recorder
 
 if TYPE_CHECKING:
+    from twinserve.real_backend.bench.results import Probe, StepTiming
     from twinserve.real_backend.profiling.profile import Profile
 
 
@@ -39,7 +39,7 @@ def check_real(experiment: Experiment) -> None:
 
 def run_real(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
     engine = experiment.config.engine
-    with _clear_errors():
+    with _as_config_errors():
         from twinserve.real_backend.build import run_engine
 
         run = run_engine(
@@ -63,7 +63,7 @@ def probe_engine(experiment: Experiment) -> Probe:
     Raises:
         ConfigError: there is no such device or model; DeviceError when no setting is to blame.
     """
-    with _clear_errors():
+    with _as_config_errors():
         from twinserve.real_backend.build import probe
 
         return probe(real_engine_config(experiment))
@@ -77,7 +77,7 @@ def time_engine_steps(
     Raises:
         ConfigError: a setting is wrong; DeviceError when none is to blame.
     """
-    with _clear_errors():
+    with _as_config_errors():
         from twinserve.real_backend.build import measure_steps
 
         return measure_steps(real_engine_config(experiment), steps, repeats=repeats, on_progress=on_progress)
@@ -93,7 +93,7 @@ def profiled_engine(
         ConfigError: something the engine needs is missing or wrong.
         RunError: the engine failed while it was measured.
     """
-    with _clear_errors():
+    with _as_config_errors():
         from twinserve.real_backend.build import load_profile
 
         profile = load_profile(
@@ -110,7 +110,7 @@ def profiled_engine(
 
 
 @contextmanager
-def _clear_errors() -> Iterator[None]:
+def _as_config_errors() -> Iterator[None]:
     """What the engine raises, as errors of the experiment; DeviceError when no setting is to blame."""
     try:
         yield

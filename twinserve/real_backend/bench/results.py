@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
-from twinserve.real_backend.bench.kernel_parts import Part
 from twinserve.run_core.model_config import ModelConfig
+
+Part: TypeAlias = Literal["gemm", "attention", "pointwise", "head", "sampling", "other"]
+PARTS: tuple[Part, ...] = get_args(Part)
+"""Of a step: its kernels by what they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

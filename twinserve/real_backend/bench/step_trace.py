@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from twinserve.real_backend.bench.kernel_parts import PARTS, Part, parts_of
-from twinserve.real_backend.bench.results import KernelTime, StepTrace
+from twinserve.real_backend.bench.kernel_parts import parts_of
+from twinserve.real_backend.bench.results import PARTS, KernelTime, Part, StepTrace
 
 
 def trace_steps(step: Callable[[], object], repeats: int) -> StepTrace | None:
