@@ -28,7 +28,7 @@ from twinserve.sched_core.requests.spec import RequestSpec, SamplingParams
 CONFIG = SchedulerConfig(num_blocks=40, block_size=8, max_num_batched_tokens=24, max_num_seqs=4, max_model_len=64)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(
     block_size=st.sampled_from([1, 16, 256]),
     max_model_len=st.sampled_from([2, 9, 4096]),
