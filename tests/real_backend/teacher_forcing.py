@@ -91,7 +91,8 @@ class ForcedRunner:
         self.runner.launch(plan)
 
     def collect(self) -> StepOutput:
-        output, plan, states = self.runner.collect(), self._plan, self.runner._staging.states
+        step, plan = self.runner._in_flight, self._plan
+        output = self.runner.collect()
         request_ids = plan.request_ids[plan.samples]
         positions = (plan.num_computed + plan.num_new)[plan.samples]
         keys = list(zip(request_ids.tolist(), positions.tolist(), strict=True))
@@ -99,7 +100,7 @@ class ForcedRunner:
         if keys:
             rows = self._executor.last.float().cpu()
             self.logits.update(zip(keys, rows, strict=True))
-            states.append_tokens(states.slots_of(request_ids), forced)
+            self.runner._inputs.append_sampled(step, forced)
         return StepOutput(token_ids=forced, device_ns=output.device_ns)
 
     def expect(self, spec: RequestSpec) -> None:

@@ -15,18 +15,19 @@ import pytest
 import torch
 
 from tests.real_backend.devices import on_gpu
+from tests.real_backend.packaged_models import random_weights
 from tests.real_backend.teacher_forcing import Logits, Script, assert_same_choices, forced_logits
 from tests.real_backend.tiny_qwen3 import Reference, save_checkpoint
 from twinserve.real_backend import LLM, SamplingParams
-from twinserve.real_backend.engine_config import EngineOptions, ModelSource
+from twinserve.real_backend.engine_config import EngineOptions
 from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
 from twinserve.real_backend.errors import EngineError
-from twinserve.real_backend.launch.memory import GIB
+from twinserve.real_backend.launch.kv_pool import GIB
 from twinserve.sched_core.config import SchedulerConfig
 
 pytestmark = on_gpu
 
-QWEN3_8B = ModelSource(name="Qwen/Qwen3-8B", load_format="dummy", dtype="bfloat16")
+QWEN3_8B = random_weights("Qwen/Qwen3-8B")
 WHOLE = SchedulerConfig(
     num_blocks=1, block_size=256, max_num_batched_tokens=4096, max_num_seqs=8, max_model_len=2048,
     scheduler_reserve_full_isl=False,

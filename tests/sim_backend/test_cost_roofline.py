@@ -9,11 +9,11 @@ import pytest
 
 from twinserve.experiments.config.catalog import load_hardware, load_model
 from twinserve.experiments.settings.paths import packaged_names
+from twinserve.run_core.model_config import ModelConfig
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
 from twinserve.sim_backend.hardware import Hardware
 from twinserve.sim_backend.memory import ModelDoesNotFitError, num_kv_blocks
-from twinserve.sim_backend.models import ModelShape
 from twinserve.sim_backend.roofline import RooflineCostModel
 
 HERE = Path()
@@ -160,6 +160,6 @@ def test_impossible_hardware_is_refused_by_name():
 def test_impossible_shape_is_refused_by_name():
     values = dict.fromkeys(("num_hidden_layers", "hidden_size", "head_dim", "intermediate_size", "vocab_size"), 8)
     with pytest.raises(ValueError, match="multiple"):
-        ModelShape(name="x", num_attention_heads=3, num_key_value_heads=2, **values)
+        ModelConfig(name="x", num_attention_heads=3, num_key_value_heads=2, **values)
     with pytest.raises(ValueError, match="num_attention_heads"):
-        ModelShape(name="x", num_attention_heads=0, num_key_value_heads=2, **values)
+        ModelConfig(name="x", num_attention_heads=0, num_key_value_heads=2, **values)

@@ -11,12 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from twinserve.experiments.config.catalog import catalog_file
 from twinserve.experiments.config.cost_model import cost_model_files
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files import strict_json
 from twinserve.experiments.settings.input_paths import map_paths
+from twinserve.experiments.settings.paths import resolve
 from twinserve.experiments.workloads import input_files as workload_files
 
 ID_LENGTH = 16
@@ -110,10 +112,15 @@ def input_files(experiment: Experiment) -> dict[str, Path]:
 
 
 def engine_files(experiment: Experiment) -> dict[str, Path]:
-    """What the real engine reads: its weights, and policies of one's own."""
-    path = experiment.config.model.path
-    weights = {} if path is None else {"model.path": experiment.base_dir / Path(path).expanduser()}
-    return weights | _policy_modules(experiment.config)
+    """What the real engine reads: its weights or, without any, the model's file; and policies of one's own."""
+    model, base_dir = experiment.config.model, experiment.base_dir
+    if model.path is not None:
+        files = {"model.path": resolve(model.path, base_dir)}
+    elif model.load_format == "dummy":
+        files = {"model.name": catalog_file("models", model.name, base_dir)}
+    else:
+        files = {}
+    return files | _policy_modules(experiment.config)
 
 
 def _policy_modules(config: ExperimentConfig) -> dict[str, Path]:

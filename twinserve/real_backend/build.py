@@ -6,38 +6,38 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from twinserve.real_backend.bench.measure import measure_steps, probe
-from twinserve.real_backend.engine_config import EngineOptions, ModelSource
+from twinserve.real_backend.bench.probe import probe
+from twinserve.real_backend.bench.step_timing import measure_steps
+from twinserve.real_backend.device import free_device
+from twinserve.real_backend.engine_config import EngineConfig
 from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
-from twinserve.real_backend.launch.memory import free_device
 from twinserve.real_backend.profiling.profile import Profile
 from twinserve.run_core.clock import WallClock
+from twinserve.run_core.model_config import ModelConfig
 from twinserve.run_core.outcome import RunOutcome
 from twinserve.run_core.record import Recorder
 from twinserve.run_core.session import ProgressListener, Session
 from twinserve.run_core.source import RequestSource
 from twinserve.run_core.wall_clock_driver import run_in_real_time
-from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.policies.registry import Policies
 
-__all__ = ["RealRun", "load_profile", "measure_steps", "probe", "run_experiment"]
+__all__ = ["RealRun", "load_profile", "measure_steps", "probe", "run_engine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealRun:
-    """How a real run went, the KV blocks it had, and facts for its manifest."""
+    """How a real run went, the KV blocks and the model it had, and facts for its manifest."""
 
     outcome: RunOutcome
     num_blocks: int
+    model: ModelConfig
     manifest: Mapping[str, Any]
 
 
-def run_experiment(
+def run_engine(
+    wanted: EngineConfig,
     *,
-    model: Mapping[str, Any],
-    scheduler: Mapping[str, Any],
-    options: Mapping[str, Any],
     policies: Policies,
     source: RequestSource,
     recorder: Recorder,
@@ -47,9 +47,7 @@ def run_experiment(
 ) -> RealRun:
     """Load the model, serve the requests of ``source`` in real time, and free the device.
 
-    ``model`` has the fields of ``ModelSource``, ``scheduler`` those of ``SchedulerConfig`` but ``num_blocks``,
-    ``options`` those of ``EngineOptions``. A step that fails ends the run: ``error`` is set and the record holds what
-    had finished.
+    A step that fails ends the run: ``error`` is set and the record holds what had finished.
 
     Raises:
         EngineError: the engine could not be built.
@@ -69,16 +67,14 @@ def run_experiment(
 
     free_device()  # an engine that failed to load may have left something
     try:
-        return _run(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), EngineOptions(**options), drive)
+        return _run(wanted, drive)
     finally:
         free_device()
 
 
 def load_profile(
+    wanted: EngineConfig,
     *,
-    model: Mapping[str, Any],
-    scheduler: Mapping[str, Any],
-    options: Mapping[str, Any],
     make_policies: Callable[[], Policies],
     seed: int,
     num_visits: int,
@@ -86,21 +82,18 @@ def load_profile(
 ) -> Profile:
     """An engine whose KV cache holds noise, ready to be profiled.
 
-    ``model``, ``scheduler`` and ``options`` are as in ``run_experiment``.
-
     Raises:
         EngineError: the engine could not be built.
     """
-    wanted = EngineOptions(**{**options, "kv_cache_noise": True})
-    loaded = load_engine(ModelSource(**model), SchedulerConfig(num_blocks=1, **scheduler), wanted)
+    loaded = load_engine(*wanted.with_kv_cache_noise())
     return Profile(loaded, make_policies, seed=seed, num_visits=num_visits, density=density)
 
 
-def _run(
-    source: ModelSource,
-    scheduler: SchedulerConfig,
-    options: EngineOptions,
-    drive: Callable[[LoadedEngine], RunOutcome],
-) -> RealRun:
-    loaded = load_engine(source, scheduler, options)
-    return RealRun(outcome=drive(loaded), num_blocks=loaded.pool.num_blocks, manifest=loaded.facts)
+def _run(wanted: EngineConfig, drive: Callable[[LoadedEngine], RunOutcome]) -> RealRun:
+    loaded = load_engine(*wanted)
+    return RealRun(
+        outcome=drive(loaded),
+        num_blocks=loaded.pool.num_blocks,
+        model=loaded.model_config,
+        manifest=loaded.facts,
+    )

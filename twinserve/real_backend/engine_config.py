@@ -1,10 +1,12 @@
-"""What the real engine is built from, besides the scheduler's settings."""
+"""What the real engine is built from; no torch, so that a configuration can be turned into it anywhere."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
+from twinserve.run_core.model_config import ModelConfig
+from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.dispatch import CaptureSizes
 
 LoadFormat = Literal["auto", "safetensors", "dummy"]
@@ -15,13 +17,13 @@ DtypeName = Literal["auto", "bfloat16", "float16", "float32"]
 class ModelSource:
     """Which model, and where its weights come from.
 
-    With ``path`` (a Hugging Face folder) shapes and weights are read from there. Without it ``name`` gives the
-    shapes of a known model and ``load_format`` must be ``dummy``: random weights. ``dtype`` ``auto`` is the type that
-    the checkpoint was saved in.
+    With ``path`` (a Hugging Face folder) architecture and weights are read from there, with ``load_format`` ``dummy``
+    the architecture only. Without it ``config`` is the architecture and ``load_format`` must be ``dummy``: random
+    weights. ``dtype`` ``auto`` is the type that the checkpoint was saved in, or that of ``config``.
     """
 
-    name: str = ""
     path: str | None = None
+    config: ModelConfig | None = None
     load_format: LoadFormat = "auto"
     dtype: DtypeName = "auto"
 
@@ -46,3 +48,15 @@ class EngineOptions:
     capture_sizes: CaptureSizes | None = None
     seed: int = 0
     kv_cache_noise: bool = False
+
+
+class EngineConfig(NamedTuple):
+    """The whole engine. ``scheduler.num_blocks`` is replaced by what the device holds."""
+
+    model: ModelSource
+    scheduler: SchedulerConfig
+    options: EngineOptions
+
+    def with_kv_cache_noise(self) -> EngineConfig:
+        """The engine with a KV cache that can be measured without having been computed."""
+        return self._replace(options=replace(self.options, kv_cache_noise=True))

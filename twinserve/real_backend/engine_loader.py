@@ -9,23 +9,27 @@ from typing import Any
 
 import torch
 
-from twinserve.real_backend.attention import AttentionBackend, AttentionShape, make_attention_backend
+from twinserve.real_backend.attention.base import AttentionBackend, AttentionShape
+from twinserve.real_backend.attention.facts import ATTENTION_BACKENDS
+from twinserve.real_backend.attention.registry import make_attention_backend
+from twinserve.real_backend.device import find_device
 from twinserve.real_backend.device_errors import clear_errors
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.errors import EngineError
 from twinserve.real_backend.gpu_driver import driver_version
 from twinserve.real_backend.inputs.buffers import Capacity, StepBuffers
-from twinserve.real_backend.inputs.request_state import RequestStates
-from twinserve.real_backend.inputs.staging import StepStaging
+from twinserve.real_backend.inputs.input_batch import InputBatch
+from twinserve.real_backend.launch.dummy_step import run_largest_step, warm_up
 from twinserve.real_backend.launch.executor import Executor, allocate_kv_caches
-from twinserve.real_backend.launch.memory import KVPoolSize, hold_process_to, profile_step, size_pool
-from twinserve.real_backend.launch.rehearsal import Rehearsal
+from twinserve.real_backend.launch.graphs import capture_graphs
+from twinserve.real_backend.launch.host_warmer import HostWarmer
+from twinserve.real_backend.launch.kv_pool import KVPoolSize, hold_process_to, profile_step, size_pool
 from twinserve.real_backend.launch.runner import ModelRunner
 from twinserve.real_backend.launch.timer import make_timer
-from twinserve.real_backend.launch.warmup import capture_graphs, run_largest_step, warm_up
+from twinserve.real_backend.model.checkpoint_config import read_checkpoint_config
 from twinserve.real_backend.model.model import Qwen3Model
-from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.model.weights import fill_dummy_weights, load_weights
+from twinserve.run_core.model_config import DTYPE_BYTES, ModelConfig
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes, default_capture_sizes
 
@@ -73,38 +77,13 @@ def load_engine(source: ModelSource, scheduler: SchedulerConfig, options: Engine
     )
 
 
-def find_device(name: str) -> torch.device:
-    """The device called ``name``, made the current one. Raises ``EngineError`` when there is none."""
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise EngineError(f"{name!r} is not a device; use cuda, cuda:1, ... or cpu", key="real.device") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise EngineError(
-            "no CUDA device is available; use the device cpu for a slow but exact run, or simulate with --backend sim",
-            key="real.device",
-        )
-    if device.type not in ("cuda", "cpu"):
-        raise EngineError(f"{name!r} is not supported; use cuda or cpu", key="real.device")
-    return _current_gpu(device) if device.type == "cuda" else device
-
-
-def _current_gpu(device: torch.device) -> torch.device:
-    """The device with its number, made the current one: streams, events and kernels go to that."""
-    index, count = device.index or 0, torch.cuda.device_count()
-    if index >= count:
-        problem = f"{device} does not exist; there are {count} CUDA devices, from cuda:0"
-        raise EngineError(problem, key="real.device")
-    torch.cuda.set_device(index)
-    return torch.device("cuda", index)
-
-
 def find_model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
-    """The shapes of the model that ``source`` names. Raises ``EngineError`` for one that cannot be served."""
-    if source.path is None and source.load_format != "dummy":
-        problem = "is missing; give a model folder, or model.load_format: dummy for random weights"
-        raise EngineError(problem, key="model.path")
-    config = ModelConfig.from_name(source.name) if source.path is None else ModelConfig.from_hf_folder(source.path)
+    """The model of ``source``, in the type that it is served in. Raises ``EngineError`` for one that cannot be."""
+    config = _described(source)
+    if source.dtype != "auto":
+        config = replace(config, dtype=source.dtype)
+    if config.dtype not in DTYPE_BYTES:
+        raise EngineError(f"{config.dtype} is not supported; use one of {', '.join(DTYPE_BYTES)}", key="model.dtype")
     if max_model_len > config.max_position_embeddings:
         raise EngineError(
             f"{max_model_len} is more than the {config.max_position_embeddings} positions of {config.name}; lower it",
@@ -113,14 +92,19 @@ def find_model_config(source: ModelSource, max_model_len: int) -> ModelConfig:
     return config
 
 
+def _described(source: ModelSource) -> ModelConfig:
+    if source.path is not None:
+        return read_checkpoint_config(source.path)
+    if source.config is None or source.load_format != "dummy":
+        problem = "is missing; give a model folder, or model.load_format: dummy for random weights"
+        raise EngineError(problem, key="model.path")
+    return source.config
+
+
 def _load_model(
     source: ModelSource, config: ModelConfig, device: torch.device, max_model_len: int, seed: int
 ) -> Qwen3Model:
-    dtype_name = config.dtype if source.dtype == "auto" else source.dtype
-    dtypes = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
-    if dtype_name not in dtypes:
-        raise EngineError(f"{dtype_name} is not supported; use one of {', '.join(dtypes)}", key="model.dtype")
-    model = Qwen3Model(config, device, dtypes[dtype_name], num_positions=max_model_len)
+    model = Qwen3Model(config, device, getattr(torch, config.dtype), num_positions=max_model_len)
     if source.path is None or source.load_format == "dummy":
         fill_dummy_weights(model.weights, config, seed)
     else:
@@ -144,7 +128,7 @@ def _attention(name: str, model: Qwen3Model, block_size: int) -> AttentionBacken
 def _capture_sizes(options: EngineOptions, attention: AttentionBackend, scheduler: SchedulerConfig) -> CaptureSizes:
     if options.enforce_eager:
         return NO_GRAPHS
-    sizes, support = options.capture_sizes, attention.graph_support
+    sizes, support = options.capture_sizes, ATTENTION_BACKENDS[attention.name].graph_support
     if sizes is None:
         return default_capture_sizes(support, scheduler.max_num_seqs, scheduler.max_num_batched_tokens)
     if (sizes.decode and support == "none") or (sizes.mixed and support != "mixed"):
@@ -164,7 +148,7 @@ def _pool(
     options: EngineOptions,
     total_bytes: int | None,
 ) -> KVPoolSize:
-    block_bytes = block_size * model.config.kv_bytes_per_token(model.dtype.itemsize)
+    block_bytes = block_size * model.config.kv_bytes_per_token
     if options.num_gpu_blocks_override is not None:
         return KVPoolSize(
             num_blocks=options.num_gpu_blocks_override, block_bytes=block_bytes, source="num_gpu_blocks_override"
@@ -194,14 +178,14 @@ def _runner(
     noise_seed = options.seed if options.kv_cache_noise else None
     kv_caches = allocate_kv_caches(model, scheduler.num_blocks + 1, block_size, noise_seed=noise_seed)
     executor = Executor(model, attention, buffers, kv_caches)
-    states = RequestStates(buffers, vocab_size=model.config.vocab_size, seed=options.seed)
+    inputs = InputBatch(buffers, vocab_size=model.config.vocab_size, seed=options.seed, capture_sizes=sizes)
     if model.device.type == "cuda":
         warm_up(executor, buffers)
     timer, graphs = make_timer(model.device), None
     if sizes != NO_GRAPHS:
         graphs = capture_graphs(executor, buffers, timer, sizes, max_model_len=max_model_len)
-    rehearsal = Rehearsal(scheduler, sizes) if model.device.type == "cuda" else None
-    return ModelRunner(executor, StepStaging(states, buffers, sizes), timer, graphs=graphs, rehearsal=rehearsal)
+    warmer = HostWarmer(scheduler, sizes) if model.device.type == "cuda" else None
+    return ModelRunner(executor, inputs, timer, graphs=graphs, warmer=warmer)
 
 
 def _facts(model: Qwen3Model, attention: AttentionBackend, pool: KVPoolSize, sizes: CaptureSizes) -> dict[str, Any]:

@@ -166,7 +166,7 @@ def _per_prompt(params: SamplingParams | Sequence[SamplingParams] | None, num_pr
 def _split(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Options by the object that takes them."""
     takers = {
-        "model": {field.name for field in fields(ModelSource)} - {"path"},
+        "model": {field.name for field in fields(ModelSource)} - {"path", "config"},
         "scheduler": {field.name for field in fields(SchedulerConfig)} - {"num_blocks"},
         "engine": {field.name for field in fields(EngineOptions)},
         "policies": set(names()),

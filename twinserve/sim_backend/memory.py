@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from twinserve.run_core.model_config import ModelConfig
 from twinserve.sim_backend.hardware import GIB, Hardware
-from twinserve.sim_backend.models import ModelShape
 
 FIXED_BYTES = GIB // 2  # CUDA context, libraries and allocator slack of one process
 LOGITS_BYTES = 8  # a float32 logit and its probability while sampling
@@ -30,7 +30,7 @@ class MemoryPlan:
 
 
 def plan_memory(
-    model: ModelShape,
+    model: ModelConfig,
     hardware: Hardware,
     *,
     gpu_memory_utilization: float = 0.9,
@@ -49,7 +49,7 @@ def plan_memory(
 
 
 def num_kv_blocks(
-    model: ModelShape,
+    model: ModelConfig,
     hardware: Hardware,
     *,
     block_size: int,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from twinserve.run_core.model_config import ModelConfig
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
 from twinserve.sim_backend.hardware import Hardware
-from twinserve.sim_backend.models import ModelShape
 
 NS_PER_US = 1e3
 
@@ -20,7 +20,7 @@ class RooflineCostModel:
 
     __slots__ = ("_gemms", "_hardware", "_head", "_model")
 
-    def __init__(self, model: ModelShape, hardware: Hardware) -> None:
+    def __init__(self, model: ModelConfig, hardware: Hardware) -> None:
         self._model = model
         self._hardware = hardware
         self._gemms = [

@@ -80,12 +80,12 @@ def test_the_breakdown_is_shown_without_kernels_on_the_cpu(bench, tmp_path):
 
 def test_measured_peaks_bring_limits_that_no_figure_reaches(bench, tmp_path, monkeypatch):
     import twinserve.real_backend.build
-    from twinserve.real_backend.bench.peaks import DevicePeaks
+    from twinserve.real_backend.bench.results import DevicePeaks
 
     probe = twinserve.real_backend.build.probe
     peaks = DevicePeaks(matmul_tflops=788.0, copy_tbps=4.3, launch_us=4.0, graph_node_us=1.0)
     monkeypatch.setattr(
-        twinserve.real_backend.build, "probe", lambda **given: replace(probe(**given), memory_gib=139.8, peaks=peaks)
+        twinserve.real_backend.build, "probe", lambda wanted: replace(probe(wanted), memory_gib=139.8, peaks=peaks)
     )
     answer = bench("--cases", "graphs-512,decode-1", "--set", "engine.max_model_len=2048")
     assert answer.code == 0

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from importlib.util import find_spec
-
 import pytest
 
 from tests.experiments.small_experiments import small
 from twinserve.experiments.backends.simulated import build_simulation
-from twinserve.experiments.config.graph_sizes import GRAPH_SUPPORT
 from twinserve.experiments.config.load import experiment_of
 from twinserve.experiments.identity import identify
 from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes, default_capture_sizes
@@ -59,19 +55,3 @@ def test_the_attention_backend_is_part_of_a_run_only_where_it_matters(tmp_path):
     eager = {"sim__cost_model": ROOFLINE, "engine__enforce_eager": True}
     assert run_id(**eager) == run_id(**eager, **fa2)
     assert run_id() == run_id(**fa2)
-
-
-@pytest.mark.skipif(find_spec("torch") is None or find_spec("triton") is None, reason="needs torch and triton")
-@pytest.mark.parametrize(
-    ("module", "kind"),
-    [
-        ("sdpa", "SdpaBackend"),
-        ("fa2", "Fa2Backend"),
-        ("fa3", "Fa3Backend"),
-        ("torch_varlen", "TorchVarlenBackend"),
-        ("triton_backend", "TritonBackend"),
-    ],
-)
-def test_the_assumed_support_is_that_of_the_real_backends(module, kind):
-    backend = getattr(importlib.import_module(f"twinserve.real_backend.attention.{module}"), kind)
-    assert GRAPH_SUPPORT[backend.name] == backend.graph_support

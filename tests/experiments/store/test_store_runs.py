@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.experiments.small_experiments import small
-from twinserve.experiments.backends import real
 from twinserve.experiments.config.load import experiment_of, load_experiment
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.identity import code_digest, identify
@@ -192,12 +191,11 @@ def test_a_failing_real_engine_is_one_line_and_keeps_its_record(run, monkeypatch
     import sys
     from types import SimpleNamespace
 
-    def run_experiment(*, recorder, **_):
+    def run_engine(_, *, recorder, **more):
         outcome = RunOutcome(record=recorder.finish(0, {}), error=RunStopped("no memory"))
-        return SimpleNamespace(outcome=outcome, num_blocks=7, manifest={"gpu": "none"})
+        return SimpleNamespace(outcome=outcome, num_blocks=7, model=None, manifest={"gpu": "none"})
 
-    monkeypatch.setitem(sys.modules, "twinserve.real_backend.build", SimpleNamespace(run_experiment=run_experiment))
-    monkeypatch.setattr(real, "_real_backend", lambda: (sys.modules["twinserve.real_backend.build"], RuntimeError))
+    monkeypatch.setitem(sys.modules, "twinserve.real_backend.build", SimpleNamespace(run_engine=run_engine))
     with pytest.raises(RunError, match="no memory; what had finished is in "):
         run(small(backend="real"))
     (folder,) = (tmp_path / "out").iterdir()

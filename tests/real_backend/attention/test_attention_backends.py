@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -11,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.real_backend.paged_batches import dense_attention, metadata, paged_batch
-from twinserve.real_backend.attention import AttentionShape, make_attention_backend
 from twinserve.real_backend.attention import registry as attention_registry
+from twinserve.real_backend.attention.base import AttentionShape
+from twinserve.real_backend.attention.facts import ATTENTION_BACKENDS, AttentionBackendName
+from twinserve.real_backend.attention.registry import make_attention_backend
 from twinserve.real_backend.attention.row_groups import decode_rows, prefill_rows
+from twinserve.real_backend.attention.two_calls import TwoCalls
 from twinserve.real_backend.errors import EngineError
 
 
@@ -41,7 +46,7 @@ def test_rows_see_their_own_keys_up_to_themselves(rows: list[tuple[int, int]], b
     backend = make_attention_backend("sdpa", shape(num_heads=2 * groups, block_size=block_size))
     out = torch.full_like(batch.q, float("nan"))
     backend.begin_step(batch.meta)
-    backend.forward(batch.q, batch.k_cache, batch.v_cache, 0, out)
+    backend.forward(batch.q, batch.k_cache, batch.v_cache, out)
     torch.testing.assert_close(out.double(), dense_attention(batch), atol=2e-6, rtol=2e-6)
 
 
@@ -51,7 +56,7 @@ def test_tokens_of_no_row_leave_the_output_alone() -> None:
     out = torch.full_like(padded, 7.0)
     backend = make_attention_backend("auto", shape(block_size=8))
     backend.begin_step(batch.meta)
-    backend.forward(padded, batch.k_cache, batch.v_cache, 0, out)
+    backend.forward(padded, batch.k_cache, batch.v_cache, out)
     assert (out[-2:] == 7.0).all()
     assert (out[:-2] != 7.0).all()
 
@@ -94,6 +99,57 @@ def test_a_library_built_for_another_torch_counts_as_missing(monkeypatch: pytest
     cuda = shape(device=torch.device("cuda"), dtype=torch.bfloat16, block_size=256)
     with pytest.raises(EngineError, match="flash_attn cannot be imported"):
         make_attention_backend("fa2", cuda)
+
+
+def test_a_head_size_that_the_kernels_do_not_have_is_refused() -> None:
+    cuda = shape(device=torch.device("cuda"), dtype=torch.bfloat16, block_size=256, head_dim=100)
+    with pytest.raises(
+        EngineError, match=r"fa2 cannot be used: the model's head size must be one of 8, 16, \.\.\., 256"
+    ):
+        make_attention_backend("fa2", cuda)
+
+
+def test_a_library_that_is_too_old_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_registry.importlib, "import_module", lambda module: SimpleNamespace())
+    cuda = shape(device=torch.device("cuda"), dtype=torch.bfloat16, block_size=256)
+    with pytest.raises(EngineError, match=r"torch\.nn\.attention\.varlen has no varlen_attn_out"):
+        make_attention_backend("torch_varlen", cuda)
+
+
+def test_a_configuration_may_name_every_backend() -> None:
+    assert get_args(AttentionBackendName) == ("auto", *ATTENTION_BACKENDS)
+
+
+@pytest.mark.parametrize("name", ATTENTION_BACKENDS)
+def test_the_facts_name_an_implementation_that_knows_its_name(name: str) -> None:
+    module, _, kind = ATTENTION_BACKENDS[name].implementation.partition(":")
+    if module in ("fa3", "triton_backend"):
+        pytest.importorskip("triton")
+    imported = importlib.import_module(f"twinserve.real_backend.attention.{module}")
+    assert getattr(imported, kind).name == name
+
+
+class EchoingCalls(TwoCalls):
+    """Writes which call served a token."""
+
+    def _attend_decodes(self, rows: Any, q: Any, k_cache: Any, v_cache: Any, out: torch.Tensor) -> None:
+        assert len(q) == len(out) == len(rows.seqused_k)
+        out.fill_(1.0)
+
+    def _attend_prefills(self, rows: Any, q: Any, k_cache: Any, v_cache: Any, out: torch.Tensor) -> None:
+        assert len(q) == len(out)
+        out.fill_(2.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "served"),
+    [([(1, 9), (1, 3), (4, 10)], [1.0, 1.0, *[2.0] * 4]), ([(1, 2)], [1.0]), ([(3, 3)], [2.0] * 3)],
+)
+def test_each_call_gets_the_tokens_of_its_rows(rows: list[tuple[int, int]], served: list[float]) -> None:
+    backend, tokens = EchoingCalls(), torch.zeros(len(served), 1, 1)
+    backend.begin_step(metadata(rows, 4, torch.Generator().manual_seed(0)))
+    backend.forward(tokens, tokens, tokens, tokens)
+    assert tokens.flatten().tolist() == served
 
 
 def test_row_groups_count_tokens_and_keys_from_zero() -> None:

@@ -9,7 +9,9 @@ import torch
 
 from tests.real_backend.devices import on_gpu
 from tests.real_backend.paged_batches import PagedBatch, dense_attention, paged_batch
-from twinserve.real_backend.attention import AttentionBackend, AttentionMetadata, AttentionShape, make_attention_backend
+from twinserve.real_backend.attention.base import AttentionBackend, AttentionMetadata, AttentionShape
+from twinserve.real_backend.attention.facts import ATTENTION_BACKENDS
+from twinserve.real_backend.attention.registry import make_attention_backend
 from twinserve.real_backend.errors import EngineError
 
 pytestmark = on_gpu
@@ -59,7 +61,7 @@ def batch_of(rows: list[tuple[int, int]], block_size: int, seed: int, *, mixed_g
 def attended(backend: AttentionBackend, batch: PagedBatch) -> torch.Tensor:
     out = torch.full_like(batch.q, float("nan"))
     backend.begin_step(batch.meta)
-    backend.forward(batch.q, batch.k_cache, batch.v_cache, 0, out)
+    backend.forward(batch.q, batch.k_cache, batch.v_cache, out)
     return out
 
 
@@ -141,7 +143,7 @@ def check_graph(backend: AttentionBackend, captured: PagedBatch, replayed: Paged
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_decode_graph_serves_any_lengths(name: str) -> None:
     backend = backend_for(name, 256)
-    if backend.graph_support == "none":
+    if ATTENTION_BACKENDS[name].graph_support == "none":
         pytest.skip("this backend supports no graphs")
     captured = widened(batch_of([(1, 1)] * 9, 256, seed=0), 9, 9, 16)
     replayed = widened(batch_of([(1, 1 + 400 * row) for row in range(9)], 256, seed=1), 9, 9, 16)
@@ -151,7 +153,7 @@ def test_a_decode_graph_serves_any_lengths(name: str) -> None:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_mixed_graph_serves_any_rows(name: str) -> None:
     backend = backend_for(name, 256)
-    if backend.graph_support != "mixed":
+    if ATTENTION_BACKENDS[name].graph_support != "mixed":
         pytest.skip("this backend supports no mixed graphs")
     captured = widened(batch_of([(256, 256)], 256, seed=0, mixed_graph=True), 12, 256, 16)
     rows = [(1, 900), (1, 3), (90, 90), (1, 3000), (5, 1300), (130, 2000)]

@@ -9,7 +9,7 @@ import torch
 
 from tests.real_backend.devices import interpreted, on_gpu
 from tests.real_backend.paged_batches import PagedBatch, dense_attention, paged_batch
-from twinserve.real_backend.attention import AttentionShape
+from twinserve.real_backend.attention.base import AttentionShape
 
 # Triton's interpreter turns one-element arrays into scalars, which newer numpy frowns upon.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
@@ -51,7 +51,7 @@ def attended(batch: PagedBatch, tiles: Any = None) -> torch.Tensor:
     backend._decode._partial.fill_(3.0)  # what an earlier step left there must not matter
     backend._decode._partial_lse.fill_(9.0)
     backend.begin_step(batch.meta)
-    backend.forward(q, batch.k_cache, batch.v_cache, 0, out)
+    backend.forward(q, batch.k_cache, batch.v_cache, out)
     return out
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from twinserve.real_backend.bench.kernel_parts import PARTS, part_of, parts_of
+from twinserve.real_backend.bench.kernel_parts import part_of, parts_of
+from twinserve.real_backend.bench.results import PARTS
 from twinserve.real_backend.bench.step_trace import summarise
 
 FA3 = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +11,15 @@ import torch
 
 from tests.real_backend.cpu_engine import load_on_cpu
 from tests.real_backend.devices import on_gpu
+from tests.real_backend.packaged_models import random_weights
 from tests.real_backend.tiny_qwen3 import save_checkpoint
-from twinserve.real_backend.bench import measure
-from twinserve.real_backend.bench.measure import measure_step, measure_steps, probe
+from twinserve.real_backend.bench import step_timing
 from twinserve.real_backend.bench.peaks import measure_peaks
+from twinserve.real_backend.bench.probe import probe
 from twinserve.real_backend.bench.repeated_step import repeatable
-from twinserve.real_backend.engine_config import EngineOptions, ModelSource
+from twinserve.real_backend.bench.results import StepTiming
+from twinserve.real_backend.bench.step_timing import measure_step, measure_steps
+from twinserve.real_backend.engine_config import EngineConfig, EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import LoadedEngine
 from twinserve.real_backend.errors import EngineError
 from twinserve.real_backend.profiling.shape import Row
@@ -76,34 +79,31 @@ def test_on_the_cpu_a_step_has_a_time_but_no_device_and_no_kernels(loaded: Loade
     assert (timing.graph_mode, timing.num_padded_tokens) == ("eager", 27)
 
 
-def arguments(source: ModelSource, scheduler: SchedulerConfig, options: EngineOptions) -> dict[str, dict[str, object]]:
-    settings = asdict(scheduler)
-    del settings["num_blocks"]
-    return {"model": asdict(source), "scheduler": settings, "options": asdict(options)}
+def on_cpu(source: ModelSource) -> EngineConfig:
+    return EngineConfig(model=source, scheduler=CONFIG, options=EngineOptions(device="cpu"))
 
 
 def test_the_cpu_has_no_peaks_but_the_models_shapes_are_known(tmp_path: Path) -> None:
     source = ModelSource(path=str(save_checkpoint(tmp_path)))
-    found = probe(**arguments(source, CONFIG, EngineOptions(device="cpu")))
+    found = probe(on_cpu(source))
     assert (found.device, found.peaks) == ("cpu", None)
-    assert (found.model["hidden_size"], found.model["dtype_bytes"]) == (64, 4)
+    assert (found.model.hidden_size, found.model.dtype_bytes) == (64, 4)
 
 
 def test_all_steps_are_timed_before_any_is_traced(loaded: LoadedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tracer that has run may slow the launches after it."""
     log: list[str] = []
-    time_step = measure._time_step
+    time_step = step_timing._time_step
 
-    def timed(*arguments: object) -> measure.StepTiming:
+    def timed(*arguments: object) -> StepTiming:
         log.append("timed")
         return replace(time_step(*arguments), device_ms=1.0)  # as on a device, or nothing is traced
 
-    monkeypatch.setattr(measure, "load_engine", lambda *arguments: loaded)
-    monkeypatch.setattr(measure, "_time_step", timed)
-    monkeypatch.setattr(measure, "trace_steps", lambda step, repeats: log.append("traced"))
+    monkeypatch.setattr(step_timing, "load_engine", lambda *arguments: loaded)
+    monkeypatch.setattr(step_timing, "_time_step", timed)
+    monkeypatch.setattr(step_timing, "trace_steps", lambda step, repeats: log.append("traced"))
     steps = {"decode": [(3, 1)], "prefill": [(0, 20)], "too long": [(127, 1)]}
-    source = ModelSource(name="Qwen/Qwen3-0.6B")
-    timings, _ = measure_steps(**arguments(source, CONFIG, EngineOptions(device="cpu")), steps=steps, repeats=1)
+    timings, _ = measure_steps(on_cpu(ModelSource()), steps, repeats=1)
     assert log == ["timed", "timed", "traced", "traced"]
     assert [timing.name for timing in timings] == list(steps)
 
@@ -121,9 +121,9 @@ def test_peaks_of_a_device_are_of_a_plausible_size(mark: str) -> None:
 def test_every_part_of_a_step_is_found_in_its_trace(enforce_eager: bool) -> None:
     scheduler = replace(CONFIG, block_size=256, max_num_batched_tokens=512, max_num_seqs=64, max_model_len=2048)
     options = EngineOptions(num_gpu_blocks_override=400, enforce_eager=enforce_eager)
-    source = ModelSource(name="Qwen/Qwen3-0.6B", load_format="dummy", dtype="bfloat16")
+    wanted = EngineConfig(model=random_weights("Qwen/Qwen3-0.6B"), scheduler=scheduler, options=options)
     steps = {"decode": [(1023, 1)] * 64, "mixed": [(1023, 1)] * 63 + [(0, 449)]}
-    timings, _ = measure_steps(**arguments(source, scheduler, options), steps=steps, repeats=5)
+    timings, _ = measure_steps(wanted, steps, repeats=5)
     for timing in timings:
         assert timing.trace is not None
         parts = timing.trace.part_ms

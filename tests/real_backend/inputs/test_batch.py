@@ -141,7 +141,7 @@ def test_rows_are_read_from_where_their_request_lives():
 
 def test_a_single_token_is_the_last_sampled_one_or_lies_within_the_prompt():
     engine = Engine([range(10, 15), range(20, 25), range(30, 35)], [[1, 2], [3, 4], [5, 6]])
-    engine.tokens.last_ids[:] = 7, 8, 9
+    engine.tokens.last_token_ids[:] = 7, 8, 9
     plan = make_plan(computed=[5, 3, 6], new=[1, 1, 1], samples=[True, False, True])
     assert engine.step(plan)[0].input_ids.tolist() == [7, 23, 9]
 

@@ -11,8 +11,8 @@ from tests.real_backend.devices import interpreted, on_gpu
 from twinserve.real_backend.kernels.base import QkvStore
 from twinserve.real_backend.kernels.reference import TorchKernels
 from twinserve.real_backend.kernels.registry import pointwise_kernels
-from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.model.rope import rope_table
+from twinserve.run_core.model_config import ModelConfig
 
 on_gpu_or_interpreted = pytest.mark.parametrize(
     ("device", "dtype"),
@@ -89,6 +89,8 @@ def qkv_store(heads: tuple[int, int, int], device: str, dtype: torch.dtype, *, n
         num_key_value_heads=num_kv_heads,
         head_dim=head_dim,
         intermediate_size=8,
+        vocab_size=8,
+        rope_theta=1e6,
     )
     cache = torch.full((2, 6, 4, num_kv_heads, head_dim), 5.0, device=device, dtype=dtype)
     return QkvStore(

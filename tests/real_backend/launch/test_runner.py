@@ -13,8 +13,7 @@ from tests.real_backend.cpu_engine import load_on_cpu
 from tests.real_backend.tiny_qwen3 import VOCAB_SIZE
 from twinserve.real_backend.engine_loader import LoadedEngine
 from twinserve.real_backend.inputs.buffers import Capacity, StepBuffers
-from twinserve.real_backend.inputs.request_state import RequestStates
-from twinserve.real_backend.inputs.staging import StepStaging
+from twinserve.real_backend.inputs.input_batch import InputBatch
 from twinserve.real_backend.launch.executor import Executor, StepShape
 from twinserve.real_backend.launch.runner import ModelRunner
 from twinserve.run_core.clock import ManualClock
@@ -77,7 +76,7 @@ class CpuGraphs:
     executor: Executor
     replayed: list[Dispatch]
 
-    def bring_inputs(self) -> None:
+    def upload_inputs(self) -> None:
         self.executor.expand(5, CONFIG.max_num_batched_tokens)
 
     def replay(self, choice: Dispatch) -> torch.Tensor:
@@ -89,8 +88,8 @@ class CpuGraphs:
 
 def with_graphs(loaded: LoadedEngine, sizes: CaptureSizes) -> tuple[ModelRunner, list[Dispatch]]:
     eager, replayed = loaded.runner, []
-    staging = StepStaging(eager._staging.states, eager._staging.buffers, sizes)
-    runner = ModelRunner(eager._executor, staging, eager._timer, graphs=CpuGraphs(eager._executor, replayed))
+    inputs = InputBatch(eager._inputs.buffers, vocab_size=VOCAB_SIZE, seed=0, capture_sizes=sizes)
+    runner = ModelRunner(eager._executor, inputs, eager._timer, graphs=CpuGraphs(eager._executor, replayed))
     return runner, replayed
 
 
@@ -186,22 +185,22 @@ def test_a_token_id_outside_the_vocabulary_ends_the_run_with_the_request_named(f
     assert "request 9: its prompt has token ids outside the vocabulary of 128" in str(outcome.error)
 
 
-def make_states(num_slots: int = 2) -> RequestStates:
+def make_inputs(num_slots: int = 2) -> InputBatch:
     capacity = Capacity(max_tokens=16, max_rows=num_slots, max_blocks=8, num_slots=num_slots)
-    return RequestStates(StepBuffers(capacity, torch.device("cpu"), filler_block=99), vocab_size=VOCAB_SIZE, seed=0)
+    return InputBatch(StepBuffers(capacity, torch.device("cpu"), filler_block=99), vocab_size=VOCAB_SIZE, seed=0)
 
 
-def plans_of(config: SchedulerConfig, specs: list[RequestSpec], states: RequestStates) -> list[StepPlan]:
-    """Drives a core with made-up tokens and hands each plan to ``states``, checking its tables against the core's."""
+def plans_of(config: SchedulerConfig, specs: list[RequestSpec], inputs: InputBatch) -> list[StepPlan]:
+    """Drives a core with made-up tokens and hands each plan to ``inputs``, checking its tables against the core's."""
     engine, plans = EngineCore(config), []
     for spec in specs:
         engine.add_request(spec, 0)
     while engine.has_unfinished:
         plan = engine.begin_step(0)
-        slots = states.apply(plan)
-        check_tables(engine, plan, states, slots)
+        slots = inputs.update(plan)
+        check_tables(engine, plan, inputs, slots)
         plans.append(plan)
-        states.release(finish(engine, plan))
+        inputs.release(finish(engine, plan))
     return plans
 
 
@@ -210,10 +209,10 @@ def finish(engine: EngineCore, plan: StepPlan) -> list[int]:
     return [event.request_id for event in events if isinstance(event, Finished)]
 
 
-def check_tables(engine: EngineCore, plan: StepPlan, states: RequestStates, slots: np.ndarray) -> None:
+def check_tables(engine: EngineCore, plan: StepPlan, inputs: InputBatch, slots: np.ndarray) -> None:
     for request_id, slot in zip(plan.request_ids.tolist(), slots.tolist(), strict=True):
         blocks = engine._state.requests[request_id].block_ids
-        table = states._block_ids[slot].tolist()
+        table = inputs._block_ids[slot].tolist()
         assert table[: len(blocks)] == list(blocks)
         assert set(table[len(blocks) :]) <= {99}
 
@@ -221,14 +220,14 @@ def check_tables(engine: EngineCore, plan: StepPlan, states: RequestStates, slot
 def test_block_tables_follow_the_cores_through_growth_preemption_and_reuse() -> None:
     config = SchedulerConfig(num_blocks=6, block_size=8, max_num_batched_tokens=16, max_num_seqs=2, max_model_len=64)
     specs = [RequestSpec(request_id=index, prompt=Prompt.of_stream(index, 14), max_tokens=20) for index in range(5)]
-    plans = plans_of(config, specs, make_states())
+    plans = plans_of(config, specs, make_inputs())
     assert any(plan.preempted for plan in plans)
 
 
 def test_finished_requests_free_their_slots() -> None:
-    states = make_states()
+    inputs = make_inputs()
     config = SchedulerConfig(num_blocks=40, block_size=8, max_num_seqs=2, max_model_len=64)
     specs = [RequestSpec(request_id=index, prompt=Prompt.of_stream(index, 9), max_tokens=2) for index in range(9)]
-    plans_of(config, specs, states)
-    assert sorted(states._free_slots) == [0, 1]
-    assert (states._block_ids == 99).all()
+    plans_of(config, specs, inputs)
+    assert sorted(inputs._free_slots) == [0, 1]
+    assert (inputs._block_ids == 99).all()

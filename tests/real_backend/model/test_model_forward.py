@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from tests.real_backend.paged_batches import metadata
-from twinserve.real_backend.attention import AttentionShape, make_attention_backend
+from twinserve.real_backend.attention.base import AttentionShape
+from twinserve.real_backend.attention.registry import make_attention_backend
+from twinserve.real_backend.model.checkpoint_config import read_checkpoint_config
 from twinserve.real_backend.model.model import Qwen3Model
-from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.model.weights import load_weights
 
 BLOCK_SIZE = 8
@@ -60,7 +61,7 @@ def checkpoint(folder: Path, *, kind: str) -> Any:
 
 
 def loaded(folder: Path, dtype: torch.dtype = torch.float32) -> Qwen3Model:
-    config = ModelConfig.from_hf_folder(folder)
+    config = read_checkpoint_config(folder)
     model = Qwen3Model(config, CPU, dtype)
     load_weights(model.weights, config, folder)
     return model

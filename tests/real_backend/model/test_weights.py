@@ -12,9 +12,10 @@ import torch
 from safetensors.torch import save_file
 
 from twinserve.real_backend.errors import EngineError
+from twinserve.real_backend.model.checkpoint_config import read_checkpoint_config
 from twinserve.real_backend.model.layers import DecoderWeights, empty_weights
-from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.model.weights import checkpoint_views, fill_dummy_weights, load_weights
+from twinserve.run_core.model_config import ModelConfig
 
 CPU = torch.device("cpu")
 TINY = ModelConfig(
@@ -26,6 +27,8 @@ TINY = ModelConfig(
     head_dim=4,
     intermediate_size=12,
     vocab_size=20,
+    qk_norm=True,
+    rope_theta=1_000_000.0,
 )
 RAW_CONFIG: dict[str, Any] = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -167,14 +170,14 @@ def config_folder(folder: Path, **changes: Any) -> Path:
 
 
 def test_config_json_gives_the_shapes(tmp_path: Path) -> None:
-    config = ModelConfig.from_hf_folder(config_folder(tmp_path, eos_token_id=7))
+    config = read_checkpoint_config(config_folder(tmp_path, eos_token_id=7))
     expected = replace(TINY, name=tmp_path.name, max_position_embeddings=64, dtype="float32", eos_token_ids=(7,))
     assert config == expected
 
 
 def test_generation_config_overrules_the_end_of_sequence_id(tmp_path: Path) -> None:
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [5, 6]}')
-    assert ModelConfig.from_hf_folder(config_folder(tmp_path, eos_token_id=7)).eos_token_ids == (5, 6)
+    assert read_checkpoint_config(config_folder(tmp_path, eos_token_id=7)).eos_token_ids == (5, 6)
 
 
 @pytest.mark.parametrize(
@@ -189,38 +192,15 @@ def test_generation_config_overrules_the_end_of_sequence_id(tmp_path: Path) -> N
 )
 def test_what_the_layers_do_not_compute_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(EngineError, match=message):
-        ModelConfig.from_hf_folder(config_folder(tmp_path, **changes))
+        read_checkpoint_config(config_folder(tmp_path, **changes))
 
 
 def test_a_config_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"config\.json is missing"):
-        ModelConfig.from_hf_folder(tmp_path)
+        read_checkpoint_config(tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(EngineError, match="not valid JSON"):
-        ModelConfig.from_hf_folder(tmp_path)
+        read_checkpoint_config(tmp_path)
     (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"], "num_attention_heads": 4}')
     with pytest.raises(EngineError, match="has no 'num_hidden_layers'"):
-        ModelConfig.from_hf_folder(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "billions", "kv_bytes"),
-    [
-        ("Qwen/Qwen3-0.6B", 0.596, 114_688),
-        ("Qwen3-1.7B", 1.72, 114_688),
-        ("Qwen/Qwen3-4B", 4.02, 147_456),
-        ("Qwen/Qwen3-8B", 8.19, 147_456),
-        ("Qwen/Qwen3-14B", 14.77, 163_840),
-        ("Qwen/Qwen3-32B", 32.76, 262_144),
-        ("meta-llama/Llama-3.1-8B", 8.03, 131_072),
-    ],
-)
-def test_known_models_have_their_published_sizes(name: str, billions: float, kv_bytes: int) -> None:
-    config = ModelConfig.from_name(name)
-    assert config.num_parameters / 1e9 == pytest.approx(billions, rel=2e-3)
-    assert config.kv_bytes_per_token(2) == kv_bytes
-
-
-def test_an_unknown_model_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(EngineError, match=r"'gpt2' is not known; .*Qwen/Qwen3-8B"):
-        ModelConfig.from_name("gpt2")
+        read_checkpoint_config(tmp_path)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.real_backend.devices import on_gpu
+from tests.real_backend.packaged_models import random_weights
 from twinserve.real_backend.build import load_profile
+from twinserve.real_backend.engine_config import EngineConfig, EngineOptions
 from twinserve.real_backend.profiling.measurement import PROFILE_COLUMNS
 from twinserve.real_backend.profiling.profile import Profile
+from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.policies.registry import build_policies
 
 pytestmark = on_gpu
 
-ENGINE = {"block_size": 256, "max_num_batched_tokens": 1280, "max_num_seqs": 32, "max_model_len": 1024}
-MODEL = {"name": "Qwen/Qwen3-0.6B", "load_format": "dummy", "dtype": "bfloat16"}
+SCHEDULER = SchedulerConfig(
+    num_blocks=1, block_size=256, max_num_batched_tokens=1280, max_num_seqs=32, max_model_len=1024
+)
 
 
-def profile(**options: object) -> Profile:
-    usual = {"num_gpu_blocks_override": 80}
+def profile(**options: Any) -> Profile:
     return load_profile(
-        model=MODEL,
-        scheduler=ENGINE,
-        options={**usual, **options},
+        EngineConfig(
+            model=random_weights("Qwen/Qwen3-0.6B"),
+            scheduler=SCHEDULER,
+            options=EngineOptions(num_gpu_blocks_override=80, **options),
+        ),
         make_policies=build_policies,
         seed=0,
         num_visits=1,

@@ -14,7 +14,7 @@ from tests.real_backend.cpu_engine import load_on_cpu
 from twinserve.real_backend.engine_config import EngineOptions, ModelSource
 from twinserve.real_backend.engine_loader import LoadedEngine, load_engine
 from twinserve.real_backend.errors import EngineError
-from twinserve.real_backend.inputs.staging import StepStaging
+from twinserve.real_backend.inputs.input_batch import InputBatch
 from twinserve.real_backend.launch.runner import ModelRunner
 from twinserve.real_backend.profiling.engine_runs import MAX_PROMPT_TOKENS, EngineRuns, engine_runs
 from twinserve.real_backend.profiling.grid import make_grid
@@ -41,8 +41,9 @@ def load(folder: Path) -> LoadedEngine:
 def with_sizes(loaded: LoadedEngine, sizes: CaptureSizes) -> LoadedEngine:
     """The same engine, dispatching as if it had graphs; it runs what they stand for kernel by kernel."""
     one = loaded.runner
-    staging = StepStaging(one._staging.states, one._staging.buffers, sizes)
-    runner = ModelRunner(one._executor, staging, one._timer)
+    buffers, vocab_size = one._inputs.buffers, loaded.model_config.vocab_size
+    inputs = InputBatch(buffers, vocab_size=vocab_size, seed=0, capture_sizes=sizes)
+    runner = ModelRunner(one._executor, inputs, one._timer)
     return replace(loaded, runner=runner)
 
 
@@ -174,7 +175,7 @@ def test_a_run_whose_time_is_up_starts_nothing_more_and_ends(folder: Path) -> No
     for number, run in enumerate(runs.runs):
         features = [features_of(row) for row in runs.measure(number, 0)]
         assert sum(each.num_started for each in features) <= run.max_concurrency
-    assert len(loaded.runner._staging.states._free_slots) == CONFIG.max_num_seqs
+    assert len(loaded.runner._inputs._free_slots) == CONFIG.max_num_seqs
 
 
 def test_requests_of_engine_runs_stay_within_bounds_where_they_may_be_very_long(folder: Path) -> None:
@@ -217,7 +218,7 @@ def test_the_estimate_shrinks_with_what_is_done(folder: Path) -> None:
 def test_no_request_is_left_in_the_runner(folder: Path) -> None:
     loaded = load(folder)
     for _ in profile_of(loaded, num_visits=1).measure():
-        assert len(loaded.runner._staging.states._free_slots) == CONFIG.max_num_seqs
+        assert len(loaded.runner._inputs._free_slots) == CONFIG.max_num_seqs
 
 
 def test_running_out_of_memory_is_one_line_and_leaves_the_runner_usable(

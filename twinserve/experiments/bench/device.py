@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from twinserve.experiments.backends.real import check_real, real_engine
+from twinserve.experiments.backends.real import check_real, probe_engine
 from twinserve.experiments.bench.limits import measured_hardware, write_catalog_files
 from twinserve.experiments.bench.published import is_comparable
 from twinserve.experiments.config.load import Experiment
+from twinserve.run_core.model_config import ModelConfig
 from twinserve.sim_backend.hardware import Hardware
-from twinserve.sim_backend.models import ModelShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Device:
     facts: dict[str, Any]
     peaks: dict[str, float] | None
     hardware: Hardware | None
-    model: ModelShape
+    model: ModelConfig
     comparable: bool
 
 
@@ -36,19 +36,17 @@ def probe(experiment: Experiment, out: Path) -> Device:
     """
     with experiment.blamed():
         check_real(experiment)
-        with real_engine(experiment) as (backend, engine):
-            found = backend.probe(**engine)
-    model = ModelShape(**found.model)
+        found = probe_engine(experiment)
     peaks = None if found.peaks is None else asdict(found.peaks)
     hardware = None
-    if peaks is not None:
+    if peaks is not None and found.memory_gib is not None:
         hardware = measured_hardware(found.device, found.memory_gib, peaks["matmul_tflops"], peaks["copy_tbps"])
-        write_catalog_files(out, hardware, model)
+        write_catalog_files(out, hardware, found.model)
     facts = {"name": found.device, "memory_gib": found.memory_gib, "torch": found.torch, "cuda": found.cuda}
     return Device(
         facts=facts,
         peaks=peaks,
         hardware=hardware,
-        model=model,
-        comparable=is_comparable(experiment.config, found.device, model.name),
+        model=found.model,
+        comparable=is_comparable(experiment.config, found.device, found.model.name),
     )

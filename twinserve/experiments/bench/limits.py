@@ -11,8 +11,8 @@ import numpy as np
 
 from twinserve.experiments.files.atomic import write_text
 from twinserve.experiments.settings.yaml_loader import dump_yaml
+from twinserve.run_core.model_config import ModelConfig
 from twinserve.sim_backend.hardware import Hardware
-from twinserve.sim_backend.models import ModelShape
 from twinserve.sim_backend.roofline import RooflineCostModel
 
 HARDWARE_FILE, MODEL_FILE = "hardware.yaml", "model.yaml"
@@ -29,10 +29,12 @@ def measured_hardware(device: str, memory_gib: float, matmul_tflops: float, copy
     )
 
 
-def write_catalog_files(folder: Path, hardware: Hardware, model: ModelShape) -> None:
+def write_catalog_files(folder: Path, hardware: Hardware, model: ModelConfig) -> None:
     """Both as files that a configuration may name, under ``sim.cost_model.hardware`` and ``model.name``."""
     write_text(folder / HARDWARE_FILE, dump_yaml(asdict(hardware)))
-    write_text(folder / MODEL_FILE, dump_yaml(asdict(model)))
+    described = asdict(model)
+    del described["dtype"]  # model.dtype says it
+    write_text(folder / MODEL_FILE, dump_yaml(described))
 
 
 def limit_settings(folder: Path, num_blocks: int) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def limit_settings(folder: Path, num_blocks: int) -> dict[str, Any]:
     }
 
 
-def step_floors(hardware: Hardware, model: ModelShape, rows: Sequence[tuple[int, int]]) -> dict[str, float]:
+def step_floors(hardware: Hardware, model: ModelConfig, rows: Sequence[tuple[int, int]]) -> dict[str, float]:
     """Floor (ms) of each part of a step of ``rows`` (num_computed, num_new), each of which samples.
 
     The longer of memory traffic and arithmetic. Activations of a small step stay in the device's cache, so pointwise
@@ -76,7 +78,7 @@ def whole_step_floor(floors: Mapping[str, float]) -> float:
     return floors["gemm"] + floors["attention"] + floors["head"]
 
 
-def _pointwise_bytes(model: ModelShape) -> int:
+def _pointwise_bytes(model: ModelConfig) -> int:
     """Read and written per token by the fused kernels of all layers: two norms with the residual, rope, activation."""
     query, key_value = (heads * model.head_dim for heads in (model.num_attention_heads, 2 * model.num_key_value_heads))
     norms = 2 * model.hidden_size * 2 * (model.dtype_bytes + _RESIDUAL_BYTES)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeVar, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import ValidationError, create_model
+from pydantic import AfterValidator, ValidationError, create_model
 
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.explain import explain, suggest
 from twinserve.experiments.settings.paths import packaged_configs, packaged_names, resolve
-from twinserve.experiments.settings.schema import Section
+from twinserve.experiments.settings.schema import FromList, Section
 from twinserve.experiments.settings.yaml_loader import read_yaml
+from twinserve.run_core.model_config import DTYPE_BYTES, ModelConfig
 from twinserve.sim_backend.hardware import Hardware
-from twinserve.sim_backend.models import ModelShape
-
-DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {"hardware": "sim.cost_model.hardware", "models": "model.name", "calibrations": "sim.cost_model.file"}
@@ -26,7 +26,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
 """Folder of the catalogue -> the setting that names one of its files."""
 
 SectionT = TypeVar("SectionT", bound=Section)
-ValueT = TypeVar("ValueT", Hardware, ModelShape)
+ValueT = TypeVar("ValueT", Hardware, ModelConfig)
 
 
 def load_hardware(name: str, base_dir: Path) -> Hardware:
@@ -38,16 +38,17 @@ def load_hardware(name: str, base_dir: Path) -> Hardware:
     return _read(Hardware, catalog_file("hardware", name, base_dir))
 
 
-def load_model(name: str, dtype: str, base_dir: Path) -> ModelShape:
-    """The shape of model ``name``: a file of ``configs/models`` ("Qwen/Qwen3-8B" is qwen3-8b), or a YAML by path.
+def load_model(name: str, dtype: str, base_dir: Path) -> ModelConfig:
+    """The model called ``name``, in type ``dtype``.
+
+    A file of ``configs/models`` ("Qwen/Qwen3-8B" is qwen3-8b), or a YAML file by path.
 
     Raises:
         ConfigError: no such model, a file that is wrong, or a dtype without a known size.
     """
     if dtype not in DTYPE_BYTES:
         raise ConfigError(f"got {dtype!r}; {suggest(dtype, list(DTYPE_BYTES))}", key="model.dtype")
-    shape = _read(ModelShape, catalog_file("models", name, base_dir))
-    return replace(shape, dtype_bytes=DTYPE_BYTES[dtype])
+    return _read(ModelConfig, catalog_file("models", name, base_dir), dtype=dtype)
 
 
 def catalog_file(folder: str, name: str, base_dir: Path) -> Path:
@@ -86,17 +87,32 @@ def read_section(kind: type[SectionT], path: Path) -> SectionT:
         raise ConfigError(message, file=path, key=key) from error
 
 
-def _read(kind: type[ValueT], path: Path) -> ValueT:
-    values = read_section(_section_of(kind), path)
+def _read(kind: type[ValueT], path: Path, **given: str) -> ValueT:
+    """The value in a file, but for the fields that are ``given``, which a file may not have."""
+    values = read_section(_section_of(kind, given.keys()), path)
     try:
-        return kind(**values.model_dump())
+        return kind(**{**dict(values), **given})
     except ValueError as error:
         raise ConfigError(str(error), file=path) from error
 
 
-def _section_of(kind: type[Any]) -> type[Section]:
-    """The strict section with the fields of a dataclass of plain values."""
+def _section_of(kind: type[Any], left_out: Collection[str] = ()) -> type[Section]:
+    """The strict section with the fields of a dataclass but those ``left_out``."""
     hints = get_type_hints(kind)
-    defaults = {field.name: ... if field.default is MISSING else field.default for field in fields(kind)}
-    columns: dict[str, Any] = {name: (hints[name], default) for name, default in defaults.items()}
+    columns: dict[str, Any] = {
+        field.name: (_as_written(hints[field.name]), ... if field.default is MISSING else field.default)
+        for field in fields(kind)
+        if field.name not in left_out
+    }
     return create_model(kind.__name__, __base__=Section, **columns)
+
+
+def _as_written(hint: Any) -> Any:
+    """The type of a field as YAML has it: a list for a tuple, a mapping for a dataclass."""
+    if get_origin(hint) is tuple:
+        return Annotated[hint, FromList]
+    if get_origin(hint) is UnionType:
+        return reduce(or_, map(_as_written, get_args(hint)))
+    if isinstance(hint, type) and is_dataclass(hint):
+        return Annotated[_section_of(hint), AfterValidator(lambda section: hint(**dict(section)))]
+    return hint

@@ -11,6 +11,7 @@ from twinserve.experiments.config.engine import EngineSection
 from twinserve.experiments.metrics import MetricsConfig
 from twinserve.experiments.settings.schema import NonNegativeInt, PositiveFloat, Section, Seed
 from twinserve.experiments.workloads import WorkloadConfig
+from twinserve.real_backend.attention.facts import AttentionBackendName
 
 Name = Annotated[str, StringConstraints(pattern=r"^[^\n\r]+$")]
 
@@ -33,7 +34,7 @@ class SimSection(Section):
 class RealSection(Section):
     """What only a real run needs. ``gpu_memory_limit_gib`` holds the process to that much device memory."""
 
-    attention_backend: Literal["auto", "fa3", "fa2", "torch_varlen", "triton", "sdpa"] = "auto"
+    attention_backend: AttentionBackendName = "auto"
     device: Name = "cuda"
     gpu_memory_limit_gib: PositiveFloat | None = None
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from twinserve.experiments.config.cost_model import known_capture_sizes
 from twinserve.experiments.config.engine import EngineSection
 from twinserve.experiments.config.experiment import ExperimentConfig
-from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphSupport, default_capture_sizes
-
-GRAPH_SUPPORT: Mapping[str, GraphSupport] = MappingProxyType(
-    {"auto": "mixed", "fa3": "mixed", "triton": "mixed", "fa2": "decode", "torch_varlen": "decode", "sdpa": "none"}
-)
-"""What each attention backend of the real engine can capture; ``auto`` is taken to find one without limits."""
+from twinserve.real_backend.attention.facts import expected_graph_support
+from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes, default_capture_sizes
 
 
 def simulated_capture_sizes(config: ExperimentConfig, base_dir: Path) -> CaptureSizes:
@@ -29,7 +23,7 @@ def simulated_capture_sizes(config: ExperimentConfig, base_dir: Path) -> Capture
     if asked_for is not None:
         return asked_for
     if config.prices_chosen_graphs:
-        support = GRAPH_SUPPORT[config.real.attention_backend]
+        support = expected_graph_support(config.real.attention_backend)
         return default_capture_sizes(support, config.engine.max_num_seqs, config.engine.max_num_batched_tokens)
     return known_capture_sizes(config.sim.cost_model, base_dir=base_dir)
 

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twinserve.experiments.backends.backend_run import Progress
 from twinserve.experiments.backends.real import check_real, profiled_engine
@@ -20,6 +20,9 @@ from twinserve.experiments.settings.input_paths import map_paths
 from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.store.profile_store import PartWriter, ProfileStore
 from twinserve.experiments.store.run_store import About
+
+if TYPE_CHECKING:
+    from twinserve.real_backend.profiling.profile import Profile
 
 SAME_ENGINE = ("device", "driver", "torch", "attention_backend", "num_blocks", "capture_sizes")
 """What an interrupted profile and its continuation must share."""
@@ -109,7 +112,7 @@ class _Job:
                 self._measure(profile, announce, on_progress)
             return self._finish(manifest)
 
-    def _manifest(self, profile: Any) -> dict[str, Any]:
+    def _manifest(self, profile: Profile) -> dict[str, Any]:
         """All but what only the end shows."""
         start = describe_start(self.experiment, self.identity)
         engine = self.experiment.config.engine
@@ -150,7 +153,7 @@ class _Job:
         finally:
             self.store.describe(self._about(manifest))
 
-    def _measure(self, profile: Any, announce: Callable[[str], None], on_progress: Progress | None) -> None:
+    def _measure(self, profile: Profile, announce: Callable[[str], None], on_progress: Progress | None) -> None:
         done = self.store.measured()
         num_all, num_done = len(profile.pieces), sum(piece.first in done for piece in profile.pieces)
         announce(_announcement(profile, done, num_done, self.settings.max_seconds))
@@ -180,7 +183,7 @@ class _Job:
         return About(config, {**manifest, **spent})
 
 
-def _announcement(profile: Any, done: Collection[tuple[int, int]], num_done: int, max_seconds: float) -> str:
+def _announcement(profile: Profile, done: Collection[tuple[int, int]], num_done: int, max_seconds: float) -> str:
     """Before the first long wait: how much, how long."""
     facts, grid = profile.facts, profile.grid
     engine = ", ".join(facts[name] for name in ("model", "device", "attention_backend"))

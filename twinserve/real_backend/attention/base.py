@@ -7,8 +7,6 @@ from typing import Protocol
 
 import torch
 
-from twinserve.sched_core.dispatch import GraphSupport
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AttentionMetadata:
@@ -58,22 +56,14 @@ class AttentionShape:
 
 
 class AttentionBackend(Protocol):
-    """``begin_step`` once a step, then ``forward`` once a layer.
-
-    ``page_multiple``: the block size must be a multiple of it. ``graph_support``: which CUDA graphs may contain
-    ``forward``: none, of decode rows only, or of any rows.
-    """
+    """``begin_step`` once a step, then ``forward`` once a layer; ``facts.py`` says by ``name`` what it can serve."""
 
     name: str
-    page_multiple: int
-    graph_support: GraphSupport
 
     def begin_step(self, meta: AttentionMetadata) -> None:
         """Takes the step's rows and prepares what all layers share."""
 
-    def forward(
-        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, layer: int, out: torch.Tensor
-    ) -> None:
+    def forward(self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor) -> None:
         """Causal attention of q [T, Hq, D] over the cache [pages, page size, Hkv, D], scaled by 1 / sqrt(D), into out.
 
         Only the last dimension of q must be contiguous. Tokens that belong to no row leave ``out`` as it is.

@@ -10,14 +10,13 @@ from twinserve.real_backend.attention.base import AttentionMetadata, AttentionSh
 from twinserve.real_backend.attention.row_groups import RowGroup, all_rows, prefill_rows
 from twinserve.real_backend.attention.tile_sizes import TileSizes
 from twinserve.real_backend.attention.triton_decode import TritonDecode
-from twinserve.sched_core.dispatch import GraphSupport
 
 # Eager steps shorter than this are bound by the host's launches, so that one call for all rows is fastest.
 _TWO_CALLS_FROM_TOKENS = 1024
 
 
 class Fa3Backend:
-    """FlashAttention 3 for prefill rows, our own kernel for decode rows; fp16 and bf16.
+    """FlashAttention 3 for prefill rows, our own kernel for decode rows.
 
     On decode rows our kernel reads pages of 16 tokens at 4.1 TB/s where this one reaches 3.6 (H200, 215 rows); with
     chunks beside them, two calls are 5 to 15 % faster than one. A mixed graph, which cannot know its rows, has one.
@@ -27,8 +26,6 @@ class Fa3Backend:
     """
 
     name = "fa3"
-    page_multiple = 1
-    graph_support: GraphSupport = "mixed"
 
     def __init__(self, shape: AttentionShape) -> None:
         importlib.import_module("flash_attn_interface")
@@ -45,10 +42,7 @@ class Fa3Backend:
         self._num_decode_rows = meta.num_decodes if is_long else 0
         self._rows = prefill_rows(meta) if is_long else all_rows(meta)
 
-    def forward(
-        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, layer: int, out: torch.Tensor
-    ) -> None:
-        del layer
+    def forward(self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor) -> None:
         meta, rows = self._meta, self._rows
         if meta is None:
             raise RuntimeError("forward before begin_step")

@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable
 
 import torch
 
 from twinserve.real_backend.attention.base import AttentionBackend, AttentionShape
+from twinserve.real_backend.attention.facts import ATTENTION_BACKENDS, refusal_line
 from twinserve.real_backend.errors import EngineError
 
 _logger = logging.getLogger(__name__)
 
 _KEY = "real.attention_backend"
 
-# Fastest first, as measured on an H200; ``sdpa`` works everywhere and is the CPU's only choice.
-_PREFERENCE = ("fa3", "fa2", "torch_varlen", "triton", "sdpa")
-
 
 def make_attention_backend(name: str, shape: AttentionShape) -> AttentionBackend:
-    """The backend called ``name``, or with ``auto`` the first of fa3, fa2, torch_varlen, triton, sdpa that can serve.
+    """The backend called ``name``, or with ``auto`` the first of ``ATTENTION_BACKENDS`` that can serve.
 
     The choice and its reasons are logged. Raises ``EngineError`` for an unknown name and for a backend that cannot
-    serve the device, type or block size.
+    serve the device, type, head size or block size.
     """
     if name == "auto":
         return _first_usable(shape)
-    if name not in _PREFERENCE:
-        problem = f"{name!r} is not known; use auto or one of {', '.join(_PREFERENCE)}"
+    if name not in ATTENTION_BACKENDS:
+        problem = f"{name!r} is not known; use auto or one of {', '.join(ATTENTION_BACKENDS)}"
         raise EngineError(problem, key=_KEY)
     reason = _unusable_reason(name, shape)
     if reason is not None:
-        raise EngineError(f"{name} cannot be used: {reason}; auto takes one that can", key=_KEY)
+        raise EngineError(refusal_line(name, reason), key=_KEY)
     _logger.info("attention backend %s, as asked for", name)
     return _build(name, shape)
 
 
 def _first_usable(shape: AttentionShape) -> AttentionBackend:
     passed_over: list[str] = []
-    for name in _PREFERENCE:
+    for name in ATTENTION_BACKENDS:
         reason = _unusable_reason(name, shape)
         if reason is None:
             _logger.info("attention backend %s, chosen automatically (%s)", name, "; ".join(passed_over) or "fastest")
@@ -50,57 +47,39 @@ def _first_usable(shape: AttentionShape) -> AttentionBackend:
 
 def _unusable_reason(name: str, shape: AttentionShape) -> str | None:
     """Why the backend cannot serve, in words for the user; None when it can."""
-    if name == "sdpa":
+    facts = ATTENTION_BACKENDS[name]
+    reason = facts.refusal(
+        device=shape.device.type,
+        dtype=str(shape.dtype).removeprefix("torch."),
+        block_size=shape.block_size,
+        head_size=shape.head_dim,
+    )
+    if reason is None and facts.capability is not None:
+        reason = _capability_reason(facts.capability, shape.device)
+    problems = (_missing(need) for need in facts.needs)
+    return reason or next(filter(None, problems), None)
+
+
+def _capability_reason(wanted: tuple[int, int], device: torch.device) -> str | None:
+    major, minor = torch.cuda.get_device_capability(device)
+    if (major, minor) == wanted:
         return None
-    if shape.device.type != "cuda":
-        return "it needs a CUDA device"
-    if name == "triton":
-        return _import_error("triton")
-    if shape.dtype not in (torch.float16, torch.bfloat16):
-        return f"it computes in float16 and bfloat16, not {str(shape.dtype).removeprefix('torch.')}"
-    if name in ("fa2", "torch_varlen") and shape.block_size % 256:
-        return f"block_size must be a multiple of 256 (is {shape.block_size})"
-    checks: dict[str, Callable[[AttentionShape], str | None]] = {
-        "fa2": lambda _: _import_error("flash_attn"),
-        "fa3": _fa3_reason,
-        "torch_varlen": lambda _: _torch_varlen_reason(),
-    }
-    return checks[name](shape)
+    return f"it needs a GPU of sm_{wanted[0]}{wanted[1]} (this one is sm_{major}{minor})"
 
 
-def _fa3_reason(shape: AttentionShape) -> str | None:
-    major, minor = torch.cuda.get_device_capability(shape.device)
-    if (major, minor) != (9, 0):
-        return f"it needs a Hopper GPU (sm_90, this one is sm_{major}{minor})"
-    return _import_error("flash_attn_interface")
-
-
-def _torch_varlen_reason() -> str | None:
-    reason = _import_error("torch.nn.attention.varlen")
-    if reason is not None:
-        return reason
-    varlen = importlib.import_module("torch.nn.attention.varlen")
-    return None if hasattr(varlen, "varlen_attn_out") else f"it needs torch >= 2.12 (this is {torch.__version__})"
-
-
-def _import_error(module: str) -> str | None:
+def _missing(need: str) -> str | None:
+    name, _, attribute = need.partition(":")
     try:
-        importlib.import_module(module)
+        module = importlib.import_module(name)
     except (ImportError, OSError) as error:  # OSError: a library built for another torch or CUDA
-        return f"{module} cannot be imported ({error})"
+        return f"{name} cannot be imported ({error})"
+    if attribute and not hasattr(module, attribute):
+        return f"{name} has no {attribute}, it is too old (torch is {torch.__version__})"
     return None
 
 
 def _build(name: str, shape: AttentionShape) -> AttentionBackend:
-    modules = {
-        "sdpa": ("sdpa", "SdpaBackend"),
-        "fa2": ("fa2", "Fa2Backend"),
-        "fa3": ("fa3", "Fa3Backend"),
-        "torch_varlen": ("torch_varlen", "TorchVarlenBackend"),
-        "triton": ("triton_backend", "TritonBackend"),
-    }
-    module, class_name = modules[name]
-    backend: AttentionBackend = getattr(
-        importlib.import_module(f"twinserve.real_backend.attention.{module}"), class_name
-    )(shape)
+    module, _, class_name = ATTENTION_BACKENDS[name].implementation.partition(":")
+    imported = importlib.import_module(f"twinserve.real_backend.attention.{module}")
+    backend: AttentionBackend = getattr(imported, class_name)(shape)
     return backend

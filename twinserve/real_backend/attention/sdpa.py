@@ -8,7 +8,6 @@ import torch
 from torch.nn import functional
 
 from twinserve.real_backend.attention.base import AttentionMetadata, AttentionShape
-from twinserve.sched_core.dispatch import GraphSupport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,8 +24,6 @@ class SdpaBackend:
     """The reference backend, for CPUs and any page size."""
 
     name = "sdpa"
-    page_multiple = 1
-    graph_support: GraphSupport = "none"
 
     def __init__(self, shape: AttentionShape) -> None:
         self._block_size = shape.block_size
@@ -40,10 +37,7 @@ class SdpaBackend:
             if end > start
         ]
 
-    def forward(
-        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, layer: int, out: torch.Tensor
-    ) -> None:
-        del layer
+    def forward(self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor) -> None:
         for row in self._rows:
             k = k_cache[row.pages].flatten(0, 1)[: row.num_keys]
             v = v_cache[row.pages].flatten(0, 1)[: row.num_keys]

@@ -7,43 +7,33 @@ from typing import Any
 
 import torch
 
-from twinserve.real_backend.attention.base import AttentionMetadata, AttentionShape
-from twinserve.real_backend.attention.row_groups import RowGroup, decode_rows, prefill_rows
-from twinserve.sched_core.dispatch import GraphSupport
+from twinserve.real_backend.attention.base import AttentionShape
+from twinserve.real_backend.attention.row_groups import RowGroup
+from twinserve.real_backend.attention.two_calls import TwoCalls
 
 
-class TorchVarlenBackend:
-    """``torch.nn.attention.varlen`` over pages of a multiple of 256 tokens; fp16 and bf16.
-
-    Decode rows and prefill rows are two calls, as in ``fa2``. Splitting along the keys is right only where every row
-    has one query, so the prefill call turns it off.
+class TorchVarlenBackend(TwoCalls):
+    """``torch.nn.attention.varlen``. Splitting along the keys is right only where every row has one query, so the
+    prefill call turns it off.
     """
 
     name = "torch_varlen"
-    page_multiple = 256
-    graph_support: GraphSupport = "decode"
 
     def __init__(self, shape: AttentionShape) -> None:
+        super().__init__()
         varlen: Any = importlib.import_module("torch.nn.attention.varlen")
         self._attend_out = varlen.varlen_attn_out
         self._scale = shape.head_dim**-0.5
-        self._decodes: RowGroup | None = None
-        self._prefills: RowGroup | None = None
 
-    def begin_step(self, meta: AttentionMetadata) -> None:
-        self._decodes = decode_rows(meta)
-        self._prefills = prefill_rows(meta)
-
-    def forward(
-        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, layer: int, out: torch.Tensor
+    def _attend_decodes(
+        self, rows: RowGroup, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor
     ) -> None:
-        del layer
-        if self._decodes is not None:
-            end = len(self._decodes.seqused_k)
-            self._attend(self._decodes, q[:end], k_cache, v_cache, out[:end])
-        if self._prefills is not None:
-            start = self._prefills.first_token
-            self._attend(self._prefills, q[start:], k_cache, v_cache, out[start:])
+        self._attend(rows, q, k_cache, v_cache, out)
+
+    def _attend_prefills(
+        self, rows: RowGroup, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor
+    ) -> None:
+        self._attend(rows, q, k_cache, v_cache, out)
 
     def _attend(
         self, rows: RowGroup, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor

@@ -11,7 +11,6 @@ from twinserve.real_backend.attention.base import AttentionMetadata, AttentionSh
 from twinserve.real_backend.attention.tile_sizes import TileSizes, num_multiprocessors
 from twinserve.real_backend.attention.triton_decode import TritonDecode
 from twinserve.real_backend.kernels.triton_prefill import prefill_kernel
-from twinserve.sched_core.dispatch import GraphSupport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,8 +26,6 @@ class TritonBackend:
     """Decode rows and prefill rows as two kernels, told apart on the device in a mixed graph."""
 
     name = "triton"
-    page_multiple = 1
-    graph_support: GraphSupport = "mixed"
 
     def __init__(self, shape: AttentionShape, tile_sizes: TileSizes | None = None) -> None:
         self._shape = shape
@@ -45,10 +42,7 @@ class TritonBackend:
         has_prefills = meta.num_decodes < meta.num_rows
         self._tiles = prefill_tiles(meta, self._block_m(meta), self._group) if has_prefills else None
 
-    def forward(
-        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, layer: int, out: torch.Tensor
-    ) -> None:
-        del layer
+    def forward(self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor) -> None:
         meta = self._meta
         if meta is None:
             raise RuntimeError("forward before begin_step")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
 
-Part: TypeAlias = Literal["gemm", "attention", "pointwise", "head", "sampling", "other"]
-
-PARTS: tuple[Part, ...] = ("gemm", "attention", "pointwise", "head", "sampling", "other")
+from twinserve.real_backend.bench.results import Part
 
 # In this order: FlashAttention 3 is built from CUTLASS, and so has the word in its kernels' names.
 _PATTERNS: tuple[tuple[Part, re.Pattern[str]], ...] = (

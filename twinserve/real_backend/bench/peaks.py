@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import median
 
 import torch
 
+from twinserve.real_backend.bench.results import DevicePeaks
 from twinserve.run_core.clock import WallClock
 
 _REPEATS = 5
@@ -15,21 +15,6 @@ _WARM_UP = 3
 _LAUNCHES = 1000  # the device's queue holds about as many; beyond it the host would wait
 _MATRIX = 8192
 _COPY_BYTES = 1 << 30  # far more than any cache holds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePeaks:
-    """Measured peaks.
-
-    ``matmul_tflops``: a square matrix product of 8,192, random operands. ``copy_tbps``: a copy of 1 GiB, bytes read and
-    written. ``launch_us``: host time of one eager launch of the smallest kernel from Python. ``graph_node_us``: device
-    time of that kernel inside a CUDA graph.
-    """
-
-    matmul_tflops: float
-    copy_tbps: float
-    launch_us: float
-    graph_node_us: float
 
 
 @torch.inference_mode()

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
-from twinserve.real_backend.bench.kernel_parts import PARTS, Part, parts_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTime:
-    """All launches of one kernel in a step: their part, number and time (ms) in all."""
-
-    name: str
-    part: Part
-    launches: float
-    ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepTrace:
-    """Device time of a step by part (ms), and the kernels it is made of, longest first."""
-
-    part_ms: dict[str, float]
-    kernels: tuple[KernelTime, ...]
+from twinserve.real_backend.bench.kernel_parts import parts_of
+from twinserve.real_backend.bench.results import PARTS, KernelTime, Part, StepTrace
 
 
 def trace_steps(step: Callable[[], object], repeats: int) -> StepTrace | None:

@@ -64,7 +64,7 @@ def build_batch(plan: StepPlan, tokens: RequestTokens, slots: Ints) -> FlatBatch
     head, tail = slice(num_decodes), slice(num_decodes, None)
     singles = tokens.at(slots[head], computed[head])
     chunks = zip(slots[tail].tolist(), computed[tail].tolist(), new[tail].tolist(), strict=True)
-    ids = [tokens.known_ids[slot][start : start + count] for slot, start, count in chunks]
+    ids = [tokens.token_ids[slot][start : start + count] for slot, start, count in chunks]
     return FlatBatch(
         input_ids=np.concatenate([singles, *ids]),
         row_slots=slots,
@@ -76,24 +76,24 @@ def build_batch(plan: StepPlan, tokens: RequestTokens, slots: Ints) -> FlatBatch
 
 
 def _decode_batch(plan: StepPlan, tokens: RequestTokens, slots: Ints) -> FlatBatch:
-    """Here a row, its token and its place in the plan have the same number."""
+    """Here a row, its token and its index in the plan have the same number."""
     num_rows = plan.num_rows
-    places = np.arange(num_rows + 1)
+    indices = np.arange(num_rows + 1)
     return FlatBatch(
         input_ids=tokens.at(slots, plan.num_computed),
         row_slots=slots,
         num_computed=plan.num_computed,
-        cu_seqlens_q=places,
-        sample_rows=places[:num_rows] if plan.num_samples == num_rows else plan.samples.nonzero()[0],
+        cu_seqlens_q=indices,
+        sample_rows=indices[:num_rows] if plan.num_samples == num_rows else plan.samples.nonzero()[0],
         num_decodes=num_rows,
     )
 
 
 def _sampling_rows(plan: StepPlan, order: Ints) -> Ints:
-    """Places, after reordering, of the rows that sample, in the order of the plan."""
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return place[plan.samples]
+    """Rows, after reordering, that sample, in the order of the plan."""
+    row_of = np.empty_like(order)
+    row_of[order] = np.arange(len(order))
+    return row_of[plan.samples]
 
 
 def _cumulated(counts: Ints) -> Ints:

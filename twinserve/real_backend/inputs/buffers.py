@@ -49,7 +49,7 @@ class StepBuffers:
     """``host`` has numpy views and ``device`` tensors of the fields; on the CPU both are the same memory.
 
     Uploaded for every step. Per token: input_ids (int64). Per row: row_slots, num_computed, cu_seqlens_q (one more);
-    per sampling row: sample_rows; all int32. Per slot of ``RequestStates``, and one more for rows without a request:
+    per sampling row: sample_rows; all int32. Per slot of ``InputBatch``, and one more for rows without a request:
     block_ids (int32 [slots + 1, max blocks]), temperature, top_p (float32), top_k (int32), seed (int64).
 
     On the device only. Per token: positions, slot_mapping (int64). Per row: cu_seqlens_k (one more), seqused_k,

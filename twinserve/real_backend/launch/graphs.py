@@ -12,6 +12,10 @@ from typing import TypeVar
 
 import torch
 
+from twinserve.real_backend.inputs.batch import FlatBatch, dummy_batch
+from twinserve.real_backend.inputs.buffers import StepBuffers
+from twinserve.real_backend.launch.executor import Executor, StepShape
+from twinserve.real_backend.launch.timer import DeviceTimer
 from twinserve.sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
 
 _Result = TypeVar("_Result")
@@ -20,27 +24,27 @@ _Result = TypeVar("_Result")
 class StepGraphs:
     """Captured forward passes, and the start of an eager one.
 
-    ``prepare(choice)`` writes a harmless step of that size to the host's fields; ``bring_inputs()`` brings the fields
-    of any step to the device; ``forward(choice)`` does that, launches the step and returns its hidden states. None of
-    them waits for the device.
+    ``prepare(choice)`` writes a harmless step of that size to the host's fields; ``upload_inputs()`` uploads the fields
+    of any step; ``forward(choice)`` does that, launches the step and returns its hidden states. None of them waits for
+    the device.
     """
 
     def __init__(
         self,
         prepare: Callable[[Dispatch], None],
-        bring_inputs: Callable[[], None],
+        upload_inputs: Callable[[], None],
         forward: Callable[[Dispatch], torch.Tensor],
         sizes: CaptureSizes,
     ) -> None:
         self._graphs: dict[Dispatch, tuple[torch.cuda.CUDAGraph, torch.Tensor]] = {}
         pool = torch.cuda.graph_pool_handle()
-        self._inputs, _ = _capture(bring_inputs, pool)
+        self._inputs, _ = _capture(upload_inputs, pool)
         for choice in _largest_first(sizes):
             torch.cuda.synchronize()
             prepare(choice)
             self._graphs[choice] = _capture(partial(forward, choice), pool)
 
-    def bring_inputs(self) -> None:
+    def upload_inputs(self) -> None:
         """What comes before an eager pass: one launch instead of three, at the time when the device waits for each."""
         self._inputs.replay()
 
@@ -49,6 +53,37 @@ class StepGraphs:
         graph, hidden = self._graphs[choice]
         graph.replay()
         return hidden
+
+
+@torch.inference_mode()
+def capture_graphs(
+    executor: Executor, buffers: StepBuffers, timer: DeviceTimer, sizes: CaptureSizes, *, max_model_len: int
+) -> StepGraphs:
+    """One graph per capture size; needs the KV cache that the engine will run with.
+
+    A graph also starts the timer and copies the step's inputs to the device, which saves the host two calls.
+    """
+    capacity = buffers.capacity
+
+    def step_of(choice: Dispatch) -> FlatBatch:
+        size = choice.num_padded_tokens
+        num_rows = size if choice.mode is GraphMode.DECODE else -(-size // max_model_len)
+        return dummy_batch(size, num_rows, buffers.filler_slot)
+
+    def prepare(choice: Dispatch) -> None:
+        buffers.fill(step_of(choice), choice)
+
+    def upload_inputs(num_rows: int = capacity.max_rows, num_tokens: int = capacity.max_tokens) -> None:
+        timer.start()
+        buffers.upload()
+        executor.expand(num_rows, num_tokens)
+
+    def forward(choice: Dispatch) -> torch.Tensor:
+        shape = StepShape.of_graph(choice, max_rows=capacity.max_rows, max_model_len=max_model_len)
+        upload_inputs(shape.num_rows, shape.num_tokens)
+        return executor.forward(shape)
+
+    return StepGraphs(prepare, upload_inputs, forward, sizes)
 
 
 def _largest_first(sizes: CaptureSizes) -> list[Dispatch]:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from twinserve.real_backend.device_errors import clear_errors
+from twinserve.real_backend.inputs.input_batch import InputBatch, StepInputs
 from twinserve.real_backend.inputs.sampling_table import SamplingRows
-from twinserve.real_backend.inputs.staging import StagedStep, StepStaging
 from twinserve.real_backend.launch.executor import Executor, StepShape
 from twinserve.real_backend.launch.graphs import StepGraphs
-from twinserve.real_backend.launch.rehearsal import Rehearsal
+from twinserve.real_backend.launch.host_warmer import HostWarmer
 from twinserve.real_backend.launch.timer import DeviceTimer
 from twinserve.real_backend.sampling.sampler import SamplingTensors, check_sampled, sample
 from twinserve.run_core.wall_clock_driver import StepOutput
@@ -29,41 +29,42 @@ _QUIET_FROM = 0.98
 class ModelRunner:
     """Implements ``driver.Runner`` on one device.
 
-    ``graphs`` holds what the staging's capture sizes promise; without them every step is eager. ``rehearsal`` is what
+    ``graphs`` holds what the capture sizes of ``inputs`` promise; without them every step is eager. ``warmer`` is what
     the host does while it waits for the device.
     """
 
     def __init__(
         self,
         executor: Executor,
-        staging: StepStaging,
+        inputs: InputBatch,
         timer: DeviceTimer,
         *,
         graphs: StepGraphs | None = None,
-        rehearsal: Rehearsal | None = None,
+        warmer: HostWarmer | None = None,
     ) -> None:
         self._executor = executor
-        self._staging = staging
+        self._inputs = inputs
         self._timer = timer
         self._graphs = graphs
-        self._rehearsal = rehearsal
-        buffers = staging.buffers
+        self._warmer = warmer
+        buffers = inputs.buffers
         pinned = buffers.device["input_ids"].is_cuda
         self._token_ids = torch.empty(buffers.capacity.max_rows, dtype=torch.int64, pin_memory=pinned)
         self._token_ids_on_host = self._token_ids.numpy()
-        self._in_flight: StagedStep | None = None
+        self._in_flight: StepInputs | None = None
         self._launched_ns = 0
         self._last_device_ns: dict[Dispatch, int] = {}
 
     @property
     def capture_sizes(self) -> CaptureSizes:
-        return self._staging.capture_sizes
+        return self._inputs.capture_sizes
 
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> None:
         """Starts the step. Raises EngineError when the device is out of memory."""
         with clear_errors(_describe(plan)):
-            step = self._staging.stage(plan)
+            step = self._inputs.prepare(plan)
+            self._inputs.buffers.fill(step.batch, step.choice)
             self._launched_ns = time.perf_counter_ns()
             self._launch(step)
             self._timer.stop()
@@ -79,44 +80,44 @@ class ModelRunner:
             device_ns = self._wait(step.choice)
         token_ids = self._token_ids_on_host[: step.plan.num_samples].copy()
         check_sampled(token_ids)
-        self._staging.keep(step, token_ids)
+        self._inputs.append_sampled(step, token_ids)
         return StepOutput(token_ids=token_ids, device_ns=device_ns)
 
     def expect(self, spec: RequestSpec) -> None:
-        self._staging.states.expect(spec)
+        self._inputs.prefetch.add(spec)
 
     def release(self, request_ids: Iterable[int]) -> None:
-        self._staging.release(request_ids)
+        self._inputs.release(request_ids)
 
     def _wait(self, choice: Dispatch) -> int | None:
         """Uses the time for what the next steps need, until shortly before the end as the last such step had it."""
-        if self._rehearsal is not None:
+        if self._warmer is not None:
             quiet_from = self._launched_ns + _QUIET_FROM * self._last_device_ns.get(choice, inf)
             while not self._timer.has_stopped():
-                if time.perf_counter_ns() < quiet_from and not self._staging.states.prepare():
-                    self._rehearsal.advance()
+                if time.perf_counter_ns() < quiet_from and not self._inputs.prefetch.advance():
+                    self._warmer.advance()
         device_ns = self._timer.wait()
         if device_ns is not None:
             self._last_device_ns[choice] = device_ns
         return device_ns
 
-    def _launch(self, step: StagedStep) -> None:
+    def _launch(self, step: StepInputs) -> None:
         count = step.sampling.count
         hidden = self._hidden(step, count)
         if count:
             logits = self._executor.logits(hidden)
-            token_ids = sample(logits, sampling_tensors(self._staging.buffers.device, step.sampling))
+            token_ids = sample(logits, sampling_tensors(self._inputs.buffers.device, step.sampling))
             self._token_ids[:count].copy_(token_ids, non_blocking=True)
 
-    def _hidden(self, step: StagedStep, num_samples: int) -> torch.Tensor:
+    def _hidden(self, step: StepInputs, num_samples: int) -> torch.Tensor:
         graphs = self._graphs
         if graphs is not None and step.choice.mode is not GraphMode.EAGER:
             return self._executor.select(graphs.replay(step.choice), num_samples)
         if graphs is not None:
-            graphs.bring_inputs()
+            graphs.upload_inputs()
         else:
             self._timer.start()
-            self._staging.buffers.upload()
+            self._inputs.buffers.upload()
             self._executor.expand(step.batch.num_rows, step.batch.num_tokens)
         return self._executor.forward(StepShape.of_batch(step.batch), num_samples)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from twinserve.real_backend.model.model_config import ModelConfig
+from twinserve.run_core.model_config import ModelConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

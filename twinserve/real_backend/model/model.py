@@ -12,8 +12,8 @@ from twinserve.real_backend.attention.base import AttentionBackend, AttentionMet
 from twinserve.real_backend.kernels.base import QkvStore
 from twinserve.real_backend.kernels.registry import pointwise_kernels
 from twinserve.real_backend.model.layers import DecoderLayer, DecoderWeights, empty_weights
-from twinserve.real_backend.model.model_config import ModelConfig
 from twinserve.real_backend.model.rope import rope_table
+from twinserve.run_core.model_config import ModelConfig
 
 # K and V of one layer, each [pages, page size, Hkv, D].
 KvCache: TypeAlias = tuple[torch.Tensor, torch.Tensor]
@@ -62,7 +62,7 @@ class Qwen3Model:
             qkv = functional.linear(hidden, layer.qkv)
             store = self._store(layer, kv_caches[index])
             kernels.norm_rope_store(qkv, positions, meta.slot_mapping, store)
-            attended = self._attend(qkv, kv_caches[index], attention, index)
+            attended = self._attend(qkv, kv_caches[index], attention)
             if rows is not None and index == len(weights.layers) - 1:
                 attended, residual = attended[rows], residual[rows]
             hidden = kernels.linear_add_norm(attended, layer.o, residual, layer.post_attention_norm, eps)
@@ -84,11 +84,11 @@ class Qwen3Model:
             v_cache=kv_cache[1],
         )
 
-    def _attend(self, qkv: torch.Tensor, kv_cache: KvCache, attention: AttentionBackend, index: int) -> torch.Tensor:
+    def _attend(self, qkv: torch.Tensor, kv_cache: KvCache, attention: AttentionBackend) -> torch.Tensor:
         """Attention's result [T, q size]; the q part of qkv is read in place."""
         config = self.config
         shape = (len(qkv), config.num_attention_heads, config.head_dim)
         out = torch.empty((len(qkv), config.q_size), device=self.device, dtype=self.dtype)
         q = qkv[:, : config.q_size].view(shape)
-        attention.forward(q, kv_cache[0], kv_cache[1], index, out.view(shape))
+        attention.forward(q, kv_cache[0], kv_cache[1], out.view(shape))
         return out

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from twinserve.real_backend.model.model_config import Llama3RopeScaling, ModelConfig
+from twinserve.run_core.model_config import Llama3RopeScaling, ModelConfig
 
 
 def rope_table(config: ModelConfig, num_positions: int, device: torch.device) -> torch.Tensor:

@@ -11,7 +11,7 @@ import torch
 
 from twinserve.real_backend.errors import EngineError
 from twinserve.real_backend.model.layers import DecoderLayer, DecoderWeights
-from twinserve.real_backend.model.model_config import ModelConfig
+from twinserve.run_core.model_config import ModelConfig
 
 _INDEX = "model.safetensors.index.json"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +61,7 @@ class Profile:
         """Measured steps of a shape when nothing cuts the profile short."""
         return self._num_visits * STEPS_PER_VISIT
 
-    def measure(self, done: Collection[tuple[int, int]] = ()) -> Iterator[list[ProfileRow]]:
+    def measure(self, done: Collection[tuple[int, int]] = ()) -> Generator[list[ProfileRow], None, None]:
         """The rows of each piece whose first (shape_id, repeat) is not in ``done``.
 
         Raises:

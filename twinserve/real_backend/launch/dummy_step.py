@@ -1,4 +1,4 @@
-"""Steps without requests: the largest one, to measure memory, and one per CUDA graph, to capture it."""
+"""Eager steps without requests: the largest one, whose memory is measured, and one of every kind to warm up."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from twinserve.real_backend.inputs.batch import FlatBatch, dummy_batch
 from twinserve.real_backend.inputs.buffers import Capacity, StepBuffers
 from twinserve.real_backend.inputs.sampling_table import SamplingRows
 from twinserve.real_backend.launch.executor import Executor, StepShape, allocate_kv_caches
-from twinserve.real_backend.launch.graphs import StepGraphs
 from twinserve.real_backend.launch.runner import sampling_tensors
-from twinserve.real_backend.launch.timer import DeviceTimer
 from twinserve.real_backend.model.model import Qwen3Model
 from twinserve.real_backend.sampling.sampler import sample
-from twinserve.sched_core.dispatch import CaptureSizes, Dispatch, GraphMode
+from twinserve.sched_core.dispatch import Dispatch, GraphMode
 
 
 @torch.inference_mode()
@@ -25,37 +23,6 @@ def run_largest_step(model: Qwen3Model, attention: AttentionBackend, capacity: C
     num_rows = min(capacity.max_rows, capacity.max_tokens)
     batch = dummy_batch(capacity.max_tokens, num_rows, buffers.filler_slot)
     _run(executor, buffers, batch, _sampling(num_rows, truncated=True))
-
-
-@torch.inference_mode()
-def capture_graphs(
-    executor: Executor, buffers: StepBuffers, timer: DeviceTimer, sizes: CaptureSizes, *, max_model_len: int
-) -> StepGraphs:
-    """One graph per capture size; needs the KV cache that the engine will run with.
-
-    A graph also starts the timer and copies the step's inputs to the device, which saves the host two calls.
-    """
-    capacity = buffers.capacity
-
-    def step_of(choice: Dispatch) -> FlatBatch:
-        size = choice.num_padded_tokens
-        num_rows = size if choice.mode is GraphMode.DECODE else -(-size // max_model_len)
-        return dummy_batch(size, num_rows, buffers.filler_slot)
-
-    def prepare(choice: Dispatch) -> None:
-        buffers.fill(step_of(choice), choice)
-
-    def bring_inputs(num_rows: int = capacity.max_rows, num_tokens: int = capacity.max_tokens) -> None:
-        timer.start()
-        buffers.upload()
-        executor.expand(num_rows, num_tokens)
-
-    def forward(choice: Dispatch) -> torch.Tensor:
-        shape = StepShape.of_graph(choice, max_rows=capacity.max_rows, max_model_len=max_model_len)
-        bring_inputs(shape.num_rows, shape.num_tokens)
-        return executor.forward(shape)
-
-    return StepGraphs(prepare, bring_inputs, forward, sizes)
 
 
 @torch.inference_mode()

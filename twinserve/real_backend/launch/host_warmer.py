@@ -1,7 +1,7 @@
 """Keeps what runs between two steps in the processor's caches while the device is at work.
 
-Scheduling and staging take a quarter of a millisecond of Python, once in ten or twenty. On a shared host their code
-and data are pushed out in between, and take two to three times as long: the device waits for it at every step.
+Scheduling and preparing inputs take a quarter of a millisecond of Python, once in ten or twenty. On a shared host their
+code and data are pushed out in between, and take two to three times as long: the device waits for it at every step.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from twinserve.real_backend.inputs.buffers import Capacity, StepBuffers
-from twinserve.real_backend.inputs.request_state import RequestStates
-from twinserve.real_backend.inputs.staging import StepStaging
+from twinserve.real_backend.inputs.input_batch import InputBatch
 from twinserve.real_backend.sampling.sampler import check_sampled
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.dispatch import CaptureSizes
@@ -30,8 +29,8 @@ _OUTPUT_LEN = 24
 """Tokens. As many steps in one, on average, start a request: the code for that stays warm as well."""
 
 
-class Rehearsal:
-    """Steps of an engine of its own, a few short requests on the CPU, that compute nothing.
+class HostWarmer:
+    """Runs the host's part of steps on an engine of its own, a few short requests on the CPU, and computes nothing.
 
     ``scheduler`` and ``capture_sizes`` are those of the engine that is to be kept warm.
     """
@@ -40,7 +39,7 @@ class Rehearsal:
         config = _small(scheduler)
         self._prompt_len = config.max_model_len // 2
         self._engine = EngineCore(config)
-        self._staging = _staging(config, capture_sizes)
+        self._inputs = _inputs(config, capture_sizes)
         self._num_requests = 0
         for _ in range(config.max_num_seqs):
             self._send()
@@ -51,22 +50,22 @@ class Rehearsal:
         next(self._parts)
 
     def _steps(self) -> Iterator[None]:
-        engine, staging = self._engine, self._staging
+        engine, inputs = self._engine, self._inputs
         while True:
             plan = engine.begin_step(0)
             yield
             if isinstance(plan, Idle):
                 continue
-            step = staging.build(plan)
+            step = inputs.prepare(plan)
             yield
-            staging.fill(step)
+            inputs.buffers.fill(step.batch, step.choice)
             yield
             token_ids = np.zeros(plan.num_samples, dtype=np.int64)
             check_sampled(token_ids)
-            staging.keep(step, token_ids)
+            inputs.append_sampled(step, token_ids)
             events = engine.finish_step(plan.step_id, StepResult(token_ids=token_ids), 0)
             finished = [event.request_id for event in events if isinstance(event, Finished)]
-            staging.release(finished)
+            inputs.release(finished)
             for _ in finished:
                 self._send()
             yield
@@ -88,7 +87,7 @@ def _small(scheduler: SchedulerConfig) -> SchedulerConfig:
     return replace(scheduler, max_num_seqs=num_seqs, max_model_len=model_len, num_blocks=2 * num_seqs * blocks_each)
 
 
-def _staging(config: SchedulerConfig, capture_sizes: CaptureSizes) -> StepStaging:
+def _inputs(config: SchedulerConfig, capture_sizes: CaptureSizes) -> InputBatch:
     capacity = Capacity.of(config, capture_sizes)
     buffers = StepBuffers(capacity, torch.device("cpu"), filler_block=config.num_blocks)
-    return StepStaging(RequestStates(buffers, vocab_size=2, seed=0), buffers, capture_sizes)
+    return InputBatch(buffers, vocab_size=2, seed=0, capture_sizes=capture_sizes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -87,10 +86,3 @@ def size_pool(*, total_bytes: int, gpu_memory_utilization: float, use: MemoryUse
         peak_bytes=use.peak_bytes,
         other_bytes=use.other_bytes,
     )
-
-
-def free_device() -> None:
-    """Gives back what nothing refers to any more, so that the next engine of this process finds it."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
