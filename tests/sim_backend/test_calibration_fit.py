@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from tests.sim_backend.measured_steps import ENGINE, scaled, steps_of, timed
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
 from twinserve.sim_backend.calibration.values import HostGap, StepTerms
 from twinserve.sim_backend.fitting.accuracy import judge
 from twinserve.sim_backend.fitting.fit import COVERED, TooFewStepsError, fit_calibration
+from twinserve.sim_backend.fitting.held_out import held_out_blocks, held_out_shapes
 from twinserve.sim_backend.fitting.level import at_loop_level
 from twinserve.sim_backend.fitting.measured import join
 from twinserve.sim_backend.fitting.predict import device_ns, host_gap_ns, predicted_ns
 from twinserve.sim_backend.fitting.robust import fit_non_negative
-from twinserve.sim_backend.fitting.split import held_out_blocks, held_out_shapes
 from twinserve.sim_backend.fitting.terms import fit_host_gap, fit_terms
 
 MIXED = StepTerms(

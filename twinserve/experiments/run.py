@@ -53,7 +53,7 @@ def run_experiment(
     if known is not None:
         folder = store.folder(identity.run_id)
         return FinishedRun(run_id=identity.run_id, folder=folder, result=known, was_there=True)
-    with experiment.blamed():
+    with experiment.errors_name_source():
         return _run(experiment, identity, store, check, on_progress)
 
 

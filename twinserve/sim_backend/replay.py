@@ -48,8 +48,8 @@ class ReplayCostModel:
         return end - now
 
     def wake_ns(self, now: int) -> int:
-        place = bisect_left(self._wakes, now)
-        known = self._wakes[place : place + 1]
+        index = bisect_left(self._wakes, now)
+        known = self._wakes[index : index + 1]
         if self._num_steps < len(self._intervals):
             known.append(max(now, self._intervals[self._num_steps][0]))
         return min(known, default=now)

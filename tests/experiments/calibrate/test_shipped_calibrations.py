@@ -13,7 +13,7 @@ from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.settings.paths import packaged_configs
 from twinserve.experiments.validation.cost_source import CostSource
 from twinserve.sched_core.dispatch import GraphMode
-from twinserve.sim_backend.calibration.cost_model import CalibrationRangeWarning
+from twinserve.sim_backend.calibration.calibrated import CalibrationRangeWarning
 
 GRAPHS = ("h200-qwen3-8b-graphs", "h200-qwen3-0.6b-graphs")
 EAGER = "h200-qwen3-8b-eager"

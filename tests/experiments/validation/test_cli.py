@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(twinserve, eventful_run, tm
 
 
 def test_a_folder_that_is_interrupted_keeps_what_had_finished(twinserve, sweep_folder, tmp_path, monkeypatch):
-    from twinserve.experiments.validation import folder as folders
+    from twinserve.experiments.validation import run_folders as folders
 
     def second_is_interrupted(run, source):
         if run.folder.name == "second":

@@ -13,13 +13,13 @@ from tests.experiments.records import MS, Life, make_record
 from tests.sim_backend.measured_steps import made_up
 from twinserve.experiments.metrics import MetricsConfig
 from twinserve.experiments.metrics.window import measurement_window
+from twinserve.experiments.validation.error_split import split_errors
 from twinserve.experiments.validation.figures import FIGURES, figures
 from twinserve.experiments.validation.recorded import read_recorded_run
-from twinserve.experiments.validation.split import split_errors
 from twinserve.experiments.validation.step_times import StepTimes, measured_times, predicted_times, step_errors
 from twinserve.experiments.validation.warp import TimeWarp, warped
 from twinserve.sched_core.dispatch import GraphMode
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
 from twinserve.sim_backend.calibration.values import StepTerms, Throttle
 from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 

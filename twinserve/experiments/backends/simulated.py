@@ -19,7 +19,7 @@ from twinserve.sched_core.dispatch import CaptureSizes
 from twinserve.sched_core.errors import StuckError
 from twinserve.sched_core.invariants import InvariantError
 from twinserve.sched_core.policies.registry import Policies
-from twinserve.sim_backend.calibration.cost_model import (
+from twinserve.sim_backend.calibration.calibrated import (
     CalibrationRangeError,
     CalibrationRangeWarning,
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from twinserve.experiments.backends.real import check_real, real_engine
-from twinserve.experiments.bench.limits import measured_hardware, write_catalog_files
+from twinserve.experiments.bench.device_limits import measured_hardware, write_catalog_files
 from twinserve.experiments.bench.published import is_comparable
 from twinserve.experiments.config.load import Experiment
 from twinserve.sim_backend.hardware import Hardware
@@ -28,13 +28,13 @@ class Device:
     comparable: bool
 
 
-def probe(experiment: Experiment, out: Path) -> Device:
+def probe_device(experiment: Experiment, out: Path) -> Device:
     """Measures the device; writes hardware.yaml and model.yaml below ``out``.
 
     Raises:
         ConfigError: there is no such device or model, or the folder cannot be written.
     """
-    with experiment.blamed():
+    with experiment.errors_name_source():
         check_real(experiment)
         with real_engine(experiment) as (backend, engine):
             found = backend.probe(**engine)

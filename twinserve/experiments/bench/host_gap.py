@@ -10,7 +10,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostGap:
+class GapFigures:
     """Gaps (ms) of the ``num_steps`` decode steps with ``num_rows`` rows, the most that a run reached."""
 
     num_rows: int
@@ -19,7 +19,7 @@ class HostGap:
     mean_ms: float
 
 
-def host_gap(steps: Mapping[str, Sequence[Any]]) -> HostGap | None:
+def host_gap(steps: Mapping[str, Sequence[Any]]) -> GapFigures | None:
     """From the columns of steps.parquet; None where no device was timed or no step was of decodes only."""
     timed = np.array([span is not None for span in steps["device_ns"]], dtype=bool)
     num_rows, num_tokens = np.array(steps["num_rows"]), np.array(steps["num_tokens"])
@@ -30,4 +30,6 @@ def host_gap(steps: Mapping[str, Sequence[Any]]) -> HostGap | None:
     chosen &= num_rows == most
     device_ns = np.array([span or 0 for span in steps["device_ns"]])
     gaps = (np.array(steps["end_ns"]) - np.array(steps["start_ns"]) - device_ns)[chosen] / 1e6
-    return HostGap(num_rows=most, num_steps=len(gaps), median_ms=float(np.median(gaps)), mean_ms=float(np.mean(gaps)))
+    return GapFigures(
+        num_rows=most, num_steps=len(gaps), median_ms=float(np.median(gaps)), mean_ms=float(np.mean(gaps))
+    )

@@ -16,7 +16,7 @@ from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.yaml_loader import read_yaml
 from twinserve.experiments.workloads.formats.reading import read_csv, seconds, whole_number
 from twinserve.sched_core.dispatch import CaptureSizes
-from twinserve.sim_backend.calibration.arrays import Floats
+from twinserve.sim_backend.arrays import Floats
 from twinserve.sim_backend.calibration.values import MeasuredEngine
 from twinserve.sim_backend.fitting.kernels import EngineLimits, KernelProfile, kernel_steps
 

@@ -13,10 +13,10 @@ from twinserve.experiments.files.strict_json import read_object
 from twinserve.experiments.settings.yaml_loader import read_yaml
 from twinserve.experiments.store.run_store import CONFIG, MANIFEST
 from twinserve.experiments.store.step_columns import COUNTS, StepColumns, read_step_columns
-from twinserve.sim_backend.calibration.arrays import Bools, Floats, Matrix
+from twinserve.sim_backend.arrays import Bools, Floats, Matrix
 from twinserve.sim_backend.calibration.recent_work import recent_shares, unknown_shares
+from twinserve.sim_backend.fitting.held_out import held_out_blocks, held_out_shapes
 from twinserve.sim_backend.fitting.measured import MeasuredSteps, join
-from twinserve.sim_backend.fitting.split import held_out_blocks, held_out_shapes
 
 STARTED_BELOW = 1 << 20
 NO_FACTS = "it says what was measured; measure again"
@@ -60,7 +60,7 @@ def read_profile(folder: Path, num_blocks: int | None = None) -> Source:
     _positive(columns, interval)
     start = np.cumsum(interval) - interval  # an engine run is never idle
     shares = _shares(columns, start, interval, np.where(in_loop, shape, -1))
-    runs = _run_steps(columns, interval, _place_within(shape), shares).where(in_loop)
+    runs = _run_steps(columns, interval, _index_within(shape), shares).where(in_loop)
     shapes = _shapes(columns, interval, shape * STARTED_BELOW + started, ~in_loop)
     steps = join([part for part in (shapes, runs) if len(part)])
     facts = facts_of(folder, _with_blocks(manifest, num_blocks), timed=steps.timed_on_device)
@@ -89,14 +89,14 @@ def _positive(columns: StepColumns, interval_ns: Floats) -> Floats:
     return interval_ns
 
 
-def _run_steps(columns: StepColumns, interval_ns: Floats, place: Floats, shares: Matrix) -> MeasuredSteps:
+def _run_steps(columns: StepColumns, interval_ns: Floats, index: Floats, shares: Matrix) -> MeasuredSteps:
     return MeasuredSteps(
         features=columns.counts(),
         modes=columns.modes(),
         interval_ns=interval_ns,
         device_ns=columns.device_ns(),
         in_loop=np.ones(len(interval_ns), dtype=bool),
-        held_out=held_out_blocks(place),
+        held_out=held_out_blocks(index),
         spread_percent=np.full(len(interval_ns), np.nan),
         shares=shares,
     )
@@ -115,13 +115,13 @@ def _shares(columns: StepColumns, start_ns: Floats, interval_ns: Floats, run: Fl
     return shares
 
 
-def _place_within(groups: Floats) -> Floats:
-    """The place of each row among the rows of its group, in file order."""
-    place = np.empty(len(groups))
+def _index_within(groups: Floats) -> Floats:
+    """The index of each row among the rows of its group, in file order."""
+    index = np.empty(len(groups))
     for group in np.unique(groups):
         rows = groups == group
-        place[rows] = np.arange(rows.sum())
-    return place
+        index[rows] = np.arange(rows.sum())
+    return index
 
 
 def _shapes(columns: StepColumns, interval_ns: Floats, shape: Floats, rows: Bools) -> MeasuredSteps:

@@ -10,7 +10,7 @@ import typer
 from twinserve.experiments.cli.options import Out, Progress, Set, read_overrides
 
 if TYPE_CHECKING:
-    from twinserve.experiments.bench.report import BenchReport, Row
+    from twinserve.experiments.bench.bench_report import BenchReport, BenchRow
     from twinserve.experiments.files.progress import LateProgress
 
 JSON_FILE, PICTURE = "bench-engine.json", "bench-engine.png"
@@ -61,8 +61,8 @@ class _Terminal:
 
         return LateProgress(title, unit, enabled=self._enabled)
 
-    def done(self, row: Row) -> None:
-        from twinserve.experiments.bench.table import figures_text
+    def done(self, row: BenchRow) -> None:
+        from twinserve.experiments.bench.bench_table import figures_text
 
         result = row.reason or f"{figures_text(row.figures, row.figures)} {row.unit}"
         typer.echo(f"{row.name}: {result}")
@@ -71,8 +71,8 @@ class _Terminal:
 def _show(report: BenchReport, out: Path) -> None:
     from rich.console import Console
 
+    from twinserve.experiments.bench.bench_table import breakdown_table, peaks_line, rows_table
     from twinserve.experiments.bench.plot import plot_breakdown
-    from twinserve.experiments.bench.table import breakdown_table, peaks_line, rows_table
     from twinserve.experiments.files import strict_json
     from twinserve.experiments.files.atomic import write_text
 

@@ -25,9 +25,15 @@ def calibrate(
     """Fit step times to measured steps; writes FILE (an older one is replaced) and a picture beside it."""
     from rich.console import Console
 
+    from twinserve.experiments.calibrate.calibration_table import (
+        errors_table,
+        gap_line,
+        terms_table,
+        throttle_lines,
+        worst_table,
+    )
     from twinserve.experiments.calibrate.outcome import calibrate as fit
     from twinserve.experiments.calibrate.picture import plot_outcome
-    from twinserve.experiments.calibrate.table import errors_table, gap_line, terms_table, throttle_lines, worst_table
     from twinserve.experiments.config.calibration import check_destination, write_calibration
 
     check_destination(out, "-o")

@@ -46,7 +46,7 @@ def sweep(
 
 
 def _report(loaded: Sweep, outcome: SweepOutcome, folder: Path) -> None:
-    from twinserve.experiments.sweep.table import format_sweep
+    from twinserve.experiments.sweep.sweep_table import format_sweep
 
     typer.echo(format_sweep(outcome.rows, loaded.swept))
     found = f", {outcome.num_found} of them were already there" if outcome.num_found else ""

@@ -56,8 +56,8 @@ def _validate_run(
     from twinserve.experiments.errors import RunError
     from twinserve.experiments.files.progress import LateProgress
     from twinserve.experiments.validation.recorded import read_recorded_run
-    from twinserve.experiments.validation.table import figure_table, parity_lines, step_table
     from twinserve.experiments.validation.validate import validate_run
+    from twinserve.experiments.validation.validation_table import figure_table, parity_lines, step_table
     from twinserve.experiments.validation.write import write_validation
 
     with LateProgress(folder.name, "simulations", enabled=progress) as bar:
@@ -78,8 +78,8 @@ def _validate_folder(
     folder: Path, source: CostSource, out: Path | None, overrides: tuple[Override, ...], progress: bool
 ) -> int:
     from twinserve.experiments.files.progress import LateProgress
-    from twinserve.experiments.validation.folder import SUMMARY, validate_folder
-    from twinserve.experiments.validation.folder_table import point_table
+    from twinserve.experiments.validation.points_table import point_table
+    from twinserve.experiments.validation.run_folders import SUMMARY, validate_folder
 
     out = out or folder / "validation" / source.label
     with LateProgress(folder.name, "runs", enabled=progress) as bar:

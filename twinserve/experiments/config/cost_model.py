@@ -13,7 +13,7 @@ from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.paths import resolve
 from twinserve.experiments.settings.schema import FromList, Knot, Section, Term
 from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
 from twinserve.sim_backend.cost_model import CostModel
 from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 from twinserve.sim_backend.memory import ModelDoesNotFitError, num_kv_blocks

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from twinserve.experiments.metrics.config import MetricsConfig
 from twinserve.experiments.metrics.engine import engine_statistics
 from twinserve.experiments.metrics.intervals import confidence_intervals
 from twinserve.experiments.metrics.latency import Latencies, request_latencies
+from twinserve.experiments.metrics.metrics_config import MetricsConfig
 from twinserve.experiments.metrics.outcomes import Outcomes, outcomes
 from twinserve.experiments.metrics.statistics import PERCENTILE_METHOD, latency_statistics
 from twinserve.experiments.metrics.throughput import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinserve.experiments.metrics.config import SloConfig
 from twinserve.experiments.metrics.latency import Latencies
+from twinserve.experiments.metrics.metrics_config import SloConfig
 from twinserve.experiments.metrics.outcomes import Bools, Ints
 from twinserve.experiments.metrics.statistics import NS_PER_MS
 from twinserve.experiments.metrics.window import NS_PER_S

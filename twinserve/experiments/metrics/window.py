@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinserve.experiments.metrics.config import MetricsConfig
+from twinserve.experiments.metrics.metrics_config import MetricsConfig
 from twinserve.experiments.metrics.outcomes import Bools
 from twinserve.run_core.record import Columns
 

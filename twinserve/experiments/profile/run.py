@@ -76,7 +76,7 @@ def run_profile(
     store = ProfileStore(out / identity.run_id)
     if store.is_complete and not force:
         return FinishedProfile(folder=store.folder, manifest=store.manifest() or {}, was_there=True)
-    with experiment.blamed():
+    with experiment.errors_name_source():
         check_real(experiment)
         begun = None if force else store.manifest()
         job = _Job(experiment=experiment, identity=identity, store=store, settings=settings, begun=begun)

@@ -23,7 +23,7 @@ from twinserve.experiments.workloads import Workload
 from twinserve.run_core.record import Recorder, RunRecord
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.engine import EngineCore
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
 from twinserve.sim_backend.calibration.values import Calibration, StepTerms
 from twinserve.sim_backend.cost_model import CostModel
 from twinserve.sim_backend.driver import simulate

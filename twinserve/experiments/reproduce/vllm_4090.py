@@ -24,7 +24,7 @@ from twinserve.experiments.settings.paths import packaged_configs
 from twinserve.experiments.workloads import Workload
 from twinserve.run_core.record import Recorder
 from twinserve.sched_core.engine import EngineCore
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
 from twinserve.sim_backend.calibration.values import Calibration, HostGap
 from twinserve.sim_backend.driver import simulate
 from twinserve.sim_backend.fitting.terms import rounded

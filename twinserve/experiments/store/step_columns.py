@@ -13,7 +13,7 @@ from twinserve.experiments.files.parquet import read_columns, readable
 from twinserve.run_core.record import Column
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
-from twinserve.sim_backend.calibration.arrays import Floats, Labels
+from twinserve.sim_backend.arrays import Floats, Labels
 
 COUNTS = tuple(name for name in StepFeatures._fields if name != "graph_mode")
 

@@ -12,9 +12,17 @@ from twinserve.experiments.files.atomic import remove_leftovers
 from twinserve.experiments.identity import code_digest, identify
 from twinserve.experiments.run import run_experiment
 from twinserve.experiments.store.run_store import RunStore
-from twinserve.experiments.sweep.executors import Executor, make_executor
+from twinserve.experiments.sweep.executors import TaskExecutor, make_executor
 from twinserve.experiments.sweep.points import Point, Sweep
-from twinserve.experiments.sweep.summary import FAILURES, SEED_SUMMARY, SUMMARY, Row, seed_rows, summary_rows, write_csv
+from twinserve.experiments.sweep.summary import (
+    FAILURES,
+    SEED_SUMMARY,
+    SUMMARY,
+    SummaryRow,
+    seed_rows,
+    summary_rows,
+    write_csv,
+)
 
 Progress = Callable[[int, int], None]
 
@@ -46,7 +54,7 @@ class SweepOutcome:
     failed: list[tuple[Point, str]] = field(default_factory=list)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[SummaryRow]:
         return summary_rows(self.finished)
 
 
@@ -92,7 +100,7 @@ def _tasks(sweep: Sweep, out: Path) -> tuple[list[Task | None], dict[str, str]]:
 
 
 def _execute(
-    executor: Executor, tasks: Sequence[Task], total: int, errors: dict[str, str], on_progress: Progress | None
+    executor: TaskExecutor, tasks: Sequence[Task], total: int, errors: dict[str, str], on_progress: Progress | None
 ) -> RunError | None:
     """Run tasks, adding to ``errors`` by run id; returns what broke the executor itself, if anything did."""
     done = total - len(tasks)

@@ -20,7 +20,7 @@ from twinserve.experiments.store.manifest_facts import known_capture_sizes, know
 from twinserve.experiments.store.run_folder import is_run_folder, read_run_folder
 from twinserve.experiments.store.run_store import CONFIG, MANIFEST, RESULT
 from twinserve.experiments.store.step_columns import StepColumns
-from twinserve.experiments.workloads import Workload, input_files
+from twinserve.experiments.workloads import Workload, workload_files
 from twinserve.run_core.record import Columns, RunRecord
 from twinserve.sched_core.dispatch import CaptureSizes
 from twinserve.sim_backend.replay import ReplayCostModel
@@ -65,7 +65,7 @@ def read_recorded_run(folder: Path, overrides: Sequence[Override] = ()) -> Recor
     result, manifest = (read_object(folder / name, RUN_AGAIN) for name in (RESULT, MANIFEST))
     record = read_run_folder(folder).record
     _check_record(record, folder)
-    with experiment.blamed():
+    with experiment.errors_name_source():
         _check_inputs(experiment, manifest)
         workload = build_requests(experiment)
     return RecordedRun(
@@ -107,7 +107,7 @@ def _check_record(record: RunRecord, folder: Path) -> None:
 
 def _check_inputs(experiment: Experiment, manifest: Mapping[str, Any]) -> None:
     known = manifest.get("inputs") or {}
-    for number, path in enumerate(input_files(experiment.config.workload, experiment.base_dir)):
+    for number, path in enumerate(workload_files(experiment.config.workload, experiment.base_dir)):
         recorded = known.get(f"workload.{number}")
         if recorded is not None and digest(path, "workload") != recorded:
             message = f"{path} is not the file that the run read (its digest differs); name that one with --set"

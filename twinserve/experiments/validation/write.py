@@ -11,8 +11,8 @@ from twinserve.experiments.metrics.window import measurement_window
 from twinserve.experiments.plots.cdf import draw_cdfs
 from twinserve.experiments.plots.error_bars import plot_error_split
 from twinserve.experiments.validation.figures import LATENCIES
-from twinserve.experiments.validation.table import figure_label
 from twinserve.experiments.validation.validate import Validation
+from twinserve.experiments.validation.validation_table import figure_label
 
 CDFS, SPLIT, NUMBERS = "validate.png", "error_split.png", "validation.json"
 

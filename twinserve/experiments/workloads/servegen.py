@@ -21,7 +21,7 @@ from twinserve.experiments.settings.schema import FromList, NonNegativeInt, Posi
 from twinserve.experiments.workloads.arrivals import NS_PER_S, Floats
 from twinserve.experiments.workloads.formats.reading import Columns, read_csv, seconds
 from twinserve.experiments.workloads.options import RequestOptions
-from twinserve.experiments.workloads.rows import Rows, own_prompt
+from twinserve.experiments.workloads.request_columns import RequestColumns, own_prompt
 from twinserve.experiments.workloads.streams import RandomStreams, weighted_choice
 from twinserve.sched_core.plan import Ints
 
@@ -66,7 +66,7 @@ class ServeGenConfig(RequestOptions):
         return files
 
 
-def servegen_rows(config: ServeGenConfig, streams: RandomStreams, base_dir: Path) -> Rows:
+def servegen_rows(config: ServeGenConfig, streams: RandomStreams, base_dir: Path) -> RequestColumns:
     """The requests of all clients, merged by arrival.
 
     Raises:
@@ -82,7 +82,7 @@ def servegen_rows(config: ServeGenConfig, streams: RandomStreams, base_dir: Path
     order = np.argsort(times, kind="stable")[: config.num_prompts]
     if not len(order):
         raise ConfigError("no client sends anything in that time; change start_s or duration_s", key="workload")
-    return Rows(
+    return RequestColumns(
         request_id=np.arange(len(order)),
         arrival_ns=times[order],
         input_len=input_len[order],

@@ -11,7 +11,7 @@ from math import exp
 
 import numpy as np
 
-from twinserve.sim_backend.calibration.arrays import Floats, Matrix
+from twinserve.sim_backend.arrays import Floats, Matrix
 
 TIME_CONSTANTS_MS = (10.0, 20.0, 35.0, 50.0, 100.0, 200.0, 400.0)
 """Those that a fit chooses from."""

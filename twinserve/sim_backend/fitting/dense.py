@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinserve.sim_backend.calibration.arrays import Floats, Matrix
+from twinserve.sim_backend.arrays import Floats, Matrix
 
 MOST_EAGER_KNOTS = 16
 STEPS_PER_KNOT = 4

@@ -15,10 +15,10 @@ import numpy as np
 
 from twinserve.sched_core.dispatch import CaptureSizes, dispatch
 from twinserve.sched_core.features import StepFeatures
-from twinserve.sim_backend.calibration.arrays import Floats, Matrix
+from twinserve.sim_backend.arrays import Floats, Matrix
 from twinserve.sim_backend.calibration.recent_work import unknown_shares
+from twinserve.sim_backend.fitting.held_out import held_out_shapes
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
-from twinserve.sim_backend.fitting.split import held_out_shapes
 
 NS_PER_US = 1e3
 DECODES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinserve.sched_core.dispatch import GraphMode
-from twinserve.sim_backend.calibration.arrays import Bools, Floats, Labels, Matrix
+from twinserve.sim_backend.arrays import Bools, Floats, Labels, Matrix
 from twinserve.sim_backend.calibration.recent_work import TIME_CONSTANTS_MS
 from twinserve.sim_backend.calibration.values import Throttle
 

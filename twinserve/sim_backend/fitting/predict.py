@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinserve.sim_backend.calibration.arrays import Floats
+from twinserve.sim_backend.arrays import Floats
 from twinserve.sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
 from twinserve.sim_backend.piecewise import PiecewiseLinear

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinserve.sim_backend.calibration.arrays import Floats, Matrix
+from twinserve.sim_backend.arrays import Floats, Matrix
 
 ROUNDS = 25
 TRUSTED = 2.0  # in median absolute errors, of which normal noise has 95 % within three

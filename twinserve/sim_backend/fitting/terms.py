@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from twinserve.sched_core.dispatch import GraphMode
-from twinserve.sim_backend.calibration.arrays import Bools, Floats
+from twinserve.sim_backend.arrays import Bools, Floats
 from twinserve.sim_backend.calibration.values import HostGap, StepTerms, Throttle
 from twinserve.sim_backend.fitting.dense import eager_knots, graph_knots, rise_columns, value_columns
 from twinserve.sim_backend.fitting.measured import MeasuredSteps

@@ -10,7 +10,7 @@ Figures: TypeAlias = Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class BenchRow:
     """One row of the table. ``figures``, ``limit`` and the ``published`` of each engine have the same keys.
 
     ``reason`` says why there are no figures, ``note`` what to know about them; ``failed`` marks a run that broke off.
@@ -72,7 +72,7 @@ class BenchReport:
     model: Mapping[str, Any]
     engine: Mapping[str, Any]
     peaks: Mapping[str, float] | None
-    rows: tuple[Row, ...]
+    rows: tuple[BenchRow, ...]
     breakdown: tuple[StepParts, ...]
 
     @property

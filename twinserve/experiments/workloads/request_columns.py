@@ -18,7 +18,7 @@ PromptMaker = Callable[[int, int], Prompt]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class RequestColumns:
     """Columns of shape ``(requests,)`` in order of arrival, and what belongs to all of them.
 
     ``clients`` is None where nothing names them. ``follow_ups`` are keyed by request id. ``warnings`` and ``info``
@@ -39,7 +39,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.request_id)
 
-    def take(self, index: np.ndarray[Any, Any]) -> Rows:
+    def take(self, index: np.ndarray[Any, Any]) -> RequestColumns:
         """The rows that an integer or boolean index selects."""
         positions = np.arange(len(self))[index].tolist()
         return replace(
@@ -51,7 +51,7 @@ class Rows:
             clients=None if self.clients is None else [self.clients[at] for at in positions],
         )
 
-    def noting(self, *warnings: str, **info: Any) -> Rows:
+    def with_notes(self, *warnings: str, **info: Any) -> RequestColumns:
         """The same rows with more to say."""
         return replace(self, warnings=(*self.warnings, *warnings), info={**self.info, **info})
 

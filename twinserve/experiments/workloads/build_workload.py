@@ -9,10 +9,10 @@ from pydantic import Field
 
 from twinserve.experiments.workloads.assemble import assemble
 from twinserve.experiments.workloads.fields import require_file
+from twinserve.experiments.workloads.length_limits import apply_limits
 from twinserve.experiments.workloads.lengths import EmpiricalLength
-from twinserve.experiments.workloads.limits import apply_limits
 from twinserve.experiments.workloads.note_bench import NoteBenchConfig, note_rows
-from twinserve.experiments.workloads.rows import Rows
+from twinserve.experiments.workloads.request_columns import RequestColumns
 from twinserve.experiments.workloads.servegen import ServeGenConfig, servegen_rows
 from twinserve.experiments.workloads.streams import RandomStreams
 from twinserve.experiments.workloads.synthetic import SyntheticConfig, synthetic_rows
@@ -36,7 +36,7 @@ def build_workload(config: WorkloadConfig, *, seed: int, repeat: int, max_model_
     return assemble(_rows(config, streams, base_dir), config, streams, max_model_len)
 
 
-def input_files(config: WorkloadConfig, base_dir: Path) -> tuple[Path, ...]:
+def workload_files(config: WorkloadConfig, base_dir: Path) -> tuple[Path, ...]:
     """Every file that ``build_workload`` would read.
 
     Raises:
@@ -58,7 +58,7 @@ def input_files(config: WorkloadConfig, base_dir: Path) -> tuple[Path, ...]:
     )
 
 
-def _rows(config: WorkloadConfig, streams: RandomStreams, base_dir: Path) -> Rows:
+def _rows(config: WorkloadConfig, streams: RandomStreams, base_dir: Path) -> RequestColumns:
     if isinstance(config, TraceConfig):
         return trace_rows(config, streams, base_dir)
     if isinstance(config, ServeGenConfig):

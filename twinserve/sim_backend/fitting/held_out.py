@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from twinserve.sim_backend.calibration.arrays import Bools, Floats
+from twinserve.sim_backend.arrays import Bools, Floats
 
 ONE_IN = 5
 BLOCK = 16  # neighbouring steps of a run are alike; holding out every fifth one would hold out nothing

@@ -9,8 +9,8 @@ from textwrap import fill
 from rich.table import Table
 from rich.text import Text
 
+from twinserve.experiments.bench.bench_report import BenchReport, BenchRow, Figures, StepParts
 from twinserve.experiments.bench.published import ENGINES
-from twinserve.experiments.bench.report import BenchReport, Figures, Row, StepParts
 from twinserve.experiments.report.narrow import narrow_table
 
 PART_TITLES = {
@@ -39,7 +39,7 @@ def peaks_line(report: BenchReport) -> str:
     )
 
 
-def rows_table(rows: Sequence[Row]) -> Table:
+def rows_table(rows: Sequence[BenchRow]) -> Table:
     """A few lines per row, its figures and notes below it; a published engine has a column where it has a figure."""
     engines = [engine for engine in ENGINES if any(engine in row.published for row in rows)]
     caption = "limit: every step at the roofline of the measured peaks, a host that costs nothing"

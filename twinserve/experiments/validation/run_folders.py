@@ -13,11 +13,11 @@ from twinserve.experiments.plots.error_bars import plot_point_errors
 from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.store.run_folder import read_config
 from twinserve.experiments.store.run_store import CONFIG
-from twinserve.experiments.sweep.summary import Row, write_csv
+from twinserve.experiments.sweep.summary import SummaryRow, write_csv
 from twinserve.experiments.validation.cost_source import CostSource
 from twinserve.experiments.validation.recorded import read_recorded_run
-from twinserve.experiments.validation.table import figure_label
 from twinserve.experiments.validation.validate import Validation, validate_run
+from twinserve.experiments.validation.validation_table import figure_label
 from twinserve.experiments.validation.write import write_validation
 
 SUMMARY, PICTURE = "validation.csv", "validation.png"
@@ -40,7 +40,7 @@ class PointResult:
     failure: str | None
     mean_abs_error_percent: float | None
     errors: Mapping[str, float]
-    figures: Row
+    figures: SummaryRow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,8 +130,8 @@ def _point(validation: Validation) -> PointResult:
     )
 
 
-def _figure_columns(validation: Validation) -> Row:
-    row: Row = {}
+def _figure_columns(validation: Validation) -> SummaryRow:
+    row: SummaryRow = {}
     for name, figure in validation.figures.items():
         row |= {name: figure.real, f"{name}_simulated": figure.simulated, f"{name}_error_percent": figure.error_percent}
     return row
@@ -161,7 +161,7 @@ def _write(outcome: FolderOutcome, source: CostSource, out: Path) -> None:
     plot_point_errors(points, list(names.values()), f"simulated against real, {source.label}", out / PICTURE)
 
 
-def _row(point: PointResult, keys: Sequence[str]) -> Row:
+def _row(point: PointResult, keys: Sequence[str]) -> SummaryRow:
     settings = {key: point.settings.get(key) for key in keys}
     head = {"run_id": point.run_id, "name": point.name, **settings, "parity": point.parity}
     return {**head, "mean_abs_error_percent": point.mean_abs_error_percent, **point.figures}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from twinserve.experiments.report.narrow import narrow_table
-from twinserve.experiments.validation.folder import SHOWN, FolderOutcome, PointResult
-from twinserve.experiments.validation.table import figure_label
+from twinserve.experiments.validation.run_folders import SHOWN, FolderOutcome, PointResult
+from twinserve.experiments.validation.validation_table import figure_label
 
 
 def point_table(outcome: FolderOutcome) -> Table:
