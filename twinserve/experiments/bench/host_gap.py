@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+
+from twinserve.run_core.record import Columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class GapFigures:
     mean_ms: float
 
 
-def host_gap(steps: Mapping[str, Sequence[Any]]) -> GapFigures | None:
+def host_gap(steps: Columns) -> GapFigures | None:
     """From the columns of steps.parquet; None where no device was timed or no step was of decodes only."""
     timed = np.array([span is not None for span in steps["device_ns"]], dtype=bool)
     num_rows, num_tokens = np.array(steps["num_rows"]), np.array(steps["num_tokens"])

@@ -15,8 +15,8 @@ from twinserve.experiments.bench.published import PUBLISHED
 from twinserve.experiments.bench.session import Session
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import DeviceError, RunError
-from twinserve.experiments.files.parquet import read_columns
 from twinserve.experiments.run import FinishedRun, run_experiment
+from twinserve.experiments.store.run_folder import read_run_folder
 
 LIMITS = "limits"
 _GAP_UNIT = "median / mean, ms"
@@ -53,7 +53,7 @@ def host_gap_row(finished: FinishedRun | None) -> BenchRow:
     """The row of the host gap, from the steps of a stored run."""
     if finished is None:
         return BenchRow(name=HOST_GAP, title=HOST_GAP_TITLE, unit=_GAP_UNIT, reason="its run could not be made")
-    gap = host_gap(read_columns(finished.folder / "steps.parquet"))
+    gap = host_gap(read_run_folder(finished.folder).record.steps)
     if gap is None:
         return BenchRow(
             name=HOST_GAP, title=HOST_GAP_TITLE, unit=_GAP_UNIT, figures={"median_ms": None, "mean_ms": None}

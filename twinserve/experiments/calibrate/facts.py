@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.store.manifest_facts import known_capture_sizes, known_count, known_text
-from twinserve.experiments.store.run_store import MANIFEST
+from twinserve.experiments.files.names import MANIFEST
+from twinserve.experiments.store.manifest_facts import manifest_capture_sizes, manifest_count, manifest_text
 from twinserve.sched_core.dispatch import CaptureSizes
 from twinserve.sim_backend.calibration.values import MeasuredEngine
 
@@ -34,13 +34,13 @@ def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts
     """
     path = folder / MANIFEST
     engine = MeasuredEngine(
-        gpu=known_text(manifest, "device", path),
-        model=known_text(manifest, "model", path),
-        dtype=known_text(manifest, "dtype", path),
-        attention_backend=known_text(manifest, "attention_backend", path),
-        num_blocks=known_count(manifest, "num_blocks", path),
-        block_size=known_count(manifest, "block_size", path),
-        capture_sizes=known_capture_sizes(manifest, path),
+        gpu=manifest_text(manifest, "device", path),
+        model=manifest_text(manifest, "model", path),
+        dtype=manifest_text(manifest, "dtype", path),
+        attention_backend=manifest_text(manifest, "attention_backend", path),
+        num_blocks=manifest_count(manifest, "num_blocks", path),
+        block_size=manifest_count(manifest, "block_size", path),
+        capture_sizes=manifest_capture_sizes(manifest, path),
     )
     return Facts(folder=folder, engine=engine, timed=timed)
 

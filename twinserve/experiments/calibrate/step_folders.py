@@ -9,10 +9,9 @@ import numpy as np
 from twinserve.experiments.calibrate.facts import facts_of
 from twinserve.experiments.calibrate.source import Source
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.files.strict_json import read_object
-from twinserve.experiments.settings.yaml_loader import read_yaml
-from twinserve.experiments.store.run_store import CONFIG, MANIFEST
-from twinserve.experiments.store.step_columns import COUNTS, StepColumns, read_step_columns
+from twinserve.experiments.store.profile_folder import read_profile_steps
+from twinserve.experiments.store.run_folder import read_config, read_manifest, read_run_steps
+from twinserve.experiments.store.step_columns import COUNTS, StepColumns
 from twinserve.sim_backend.arrays import Bools, Floats, Matrix
 from twinserve.sim_backend.calibration.recent_work import recent_shares, unknown_shares
 from twinserve.sim_backend.fitting.held_out import held_out_blocks, held_out_shapes
@@ -23,7 +22,7 @@ NO_FACTS = "it says what was measured; measure again"
 SHAPE = tuple(name for name in COUNTS if name != "num_started")
 
 
-def read_run(folder: Path, num_blocks: int | None = None) -> Source:
+def run_source(folder: Path, num_blocks: int | None = None) -> Source:
     """The steps of an ordinary real run; every fifth block of steps is held out.
 
     A step's interval starts at its own boundary, so that idle waits are in none.
@@ -31,11 +30,11 @@ def read_run(folder: Path, num_blocks: int | None = None) -> Source:
     Raises:
         ConfigError: a simulated or unfinished run, or a damaged one.
     """
-    manifest = read_object(folder / MANIFEST, NO_FACTS)
+    manifest = read_manifest(folder, NO_FACTS)
     if manifest.get("backend") != "real":
         raise ConfigError("is not a real run; its step times come from a cost model", file=folder)
-    engine = read_yaml(folder / CONFIG).get("engine")
-    columns = read_step_columns(folder / "steps.parquet", ("step_id", "start_ns", "end_ns", "device_ns"))
+    engine = read_config(folder).get("engine")
+    columns = read_run_steps(folder, ("step_id", "start_ns", "end_ns", "device_ns"))
     start = columns.numbers("start_ns")
     interval = _positive(columns, columns.numbers("end_ns") - start)
     shares = _shares(columns, start, interval, np.zeros(len(start)))
@@ -45,7 +44,7 @@ def read_run(folder: Path, num_blocks: int | None = None) -> Source:
     return Source(facts, steps, f"{len(steps)} steps of the run {folder.name}")
 
 
-def read_profile(folder: Path, num_blocks: int | None = None) -> Source:
+def profile_source(folder: Path, num_blocks: int | None = None) -> Source:
     """A profile: shapes launched alone (medians over their repeats), and steps of short runs of the whole engine.
 
     About a fifth of the shapes and every fifth block of the runs' steps are held out.
@@ -53,8 +52,8 @@ def read_profile(folder: Path, num_blocks: int | None = None) -> Source:
     Raises:
         ConfigError: a damaged profile.
     """
-    manifest = read_object(folder / MANIFEST, NO_FACTS)
-    columns = read_step_columns(folder / "profile.parquet", ("source", "shape_id", "interval_ns", "device_ns"))
+    manifest = read_manifest(folder, NO_FACTS)
+    columns = read_profile_steps(folder, ("source", "shape_id", "interval_ns", "device_ns"))
     in_loop = columns.words("source") == "engine"
     interval, shape, started = (columns.numbers(name) for name in ("interval_ns", "shape_id", "num_started"))
     _positive(columns, interval)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from twinserve.experiments.bench.bench_report import BenchReport, BenchRow
     from twinserve.experiments.files.progress import LateProgress
 
-JSON_FILE, PICTURE = "bench-engine.json", "bench-engine.png"
-
 
 def bench_engine(
     config: Annotated[str, typer.Argument(help="A YAML file, or the name of a packaged one.")] = "bench/engine",
@@ -75,15 +73,17 @@ def _show(report: BenchReport, out: Path) -> None:
     from twinserve.experiments.bench.plot import plot_breakdown
     from twinserve.experiments.files import strict_json
     from twinserve.experiments.files.atomic import write_text
+    from twinserve.experiments.files.names import BENCHMARK, BENCHMARK_PICTURE
 
-    write_text(out / JSON_FILE, strict_json.dumps(report.as_json()))
+    write_text(out / BENCHMARK, strict_json.dumps(report.as_json()))
     console = Console()
     typer.echo(f"\n{peaks_line(report)}")
     if report.rows:
         console.print(rows_table(report.rows))
     if report.breakdown:
         console.print(breakdown_table(report.breakdown))
-    typer.echo(f"All figures in {out / JSON_FILE}")
-    picture = plot_breakdown(report.breakdown, f"{report.model['name']} on {report.device['name']}", out / PICTURE)
+    typer.echo(f"All figures in {out / BENCHMARK}")
+    title = f"{report.model['name']} on {report.device['name']}"
+    picture = plot_breakdown(report.breakdown, title, out / BENCHMARK_PICTURE)
     if picture is not None:
         typer.echo(f"Picture in {picture}")

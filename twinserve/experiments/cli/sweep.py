@@ -46,13 +46,13 @@ def sweep(
 
 
 def _report(loaded: Sweep, outcome: SweepOutcome, folder: Path) -> None:
+    from twinserve.experiments.files.names import SUMMARY
     from twinserve.experiments.sweep.sweep_table import format_sweep
 
     typer.echo(format_sweep(outcome.rows, loaded.swept))
     found = f", {outcome.num_found} of them were already there" if outcome.num_found else ""
-    typer.echo(
-        f"{len(outcome.finished)} of {len(loaded.points)} points finished{found}; summary in {folder}/summary.csv"
-    )
+    done = f"{len(outcome.finished)} of {len(loaded.points)} points finished"
+    typer.echo(f"{done}{found}; summary in {folder / SUMMARY}")
     if loaded.config.report.plots and loaded.swept and outcome.finished:
         _plot(folder)
     for point, error in outcome.failed:

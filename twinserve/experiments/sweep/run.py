@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twinserve.experiments.backends.backend_run import Progress
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.files.atomic import remove_leftovers
+from twinserve.experiments.files.csv_file import CsvRow
 from twinserve.experiments.identity import code_digest, identify
 from twinserve.experiments.run import run_experiment
 from twinserve.experiments.store.run_store import RunStore
+from twinserve.experiments.store.sweep_folder import write_sweep
 from twinserve.experiments.sweep.executors import TaskExecutor, make_executor
 from twinserve.experiments.sweep.points import Point, Sweep
-from twinserve.experiments.sweep.summary import (
-    FAILURES,
-    SEED_SUMMARY,
-    SUMMARY,
-    SummaryRow,
-    seed_rows,
-    summary_rows,
-    write_csv,
-)
-
-Progress = Callable[[int, int], None]
+from twinserve.experiments.sweep.summary import seed_rows, summary_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +47,7 @@ class SweepOutcome:
     failed: list[tuple[Point, str]] = field(default_factory=list)
 
     @property
-    def rows(self) -> list[SummaryRow]:
+    def rows(self) -> list[CsvRow]:
         return summary_rows(self.finished)
 
 
@@ -141,9 +134,7 @@ def _collect(sweep: Sweep, tasks: Sequence[Task | None], store: RunStore, errors
 
 
 def _write(sweep: Sweep, out: Path, outcome: SweepOutcome) -> None:
-    write_csv(out / SUMMARY, outcome.rows)
-    if sweep.config.seeds is not None and len(sweep.config.seeds) > 1:
-        write_csv(out / SEED_SUMMARY, seed_rows(outcome.finished))
-    (out / FAILURES).unlink(missing_ok=True)
-    if outcome.failed:
-        write_csv(out / FAILURES, [{**point.settings, "error": error} for point, error in outcome.failed])
+    several_seeds = sweep.config.seeds is not None and len(sweep.config.seeds) > 1
+    over_seeds = seed_rows(outcome.finished) if several_seeds else []
+    failures = [{**point.settings, "error": error} for point, error in outcome.failed]
+    write_sweep(out, outcome.rows, over_seeds, failures)

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twinserve.experiments.backends.backend_run import Progress
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.csv_file import CsvRow, write_csv
+from twinserve.experiments.files.names import VALIDATION_SUMMARY
 from twinserve.experiments.plots.describe import value_label
 from twinserve.experiments.plots.error_bars import plot_point_errors
 from twinserve.experiments.settings.overrides import Override
-from twinserve.experiments.store.run_folder import read_config
-from twinserve.experiments.store.run_store import CONFIG
-from twinserve.experiments.sweep.summary import SummaryRow, write_csv
+from twinserve.experiments.store.run_folder import find_run_folders, read_config
 from twinserve.experiments.validation.cost_source import CostSource
 from twinserve.experiments.validation.recorded import read_recorded_run
 from twinserve.experiments.validation.validate import Validation, validate_run
 from twinserve.experiments.validation.validation_table import figure_label
 from twinserve.experiments.validation.write import write_validation
 
-SUMMARY, PICTURE = "validation.csv", "validation.png"
+PICTURE = "validation.png"
 SHOWN = ("output_throughput", "p99_ttft_ms", "p99_tpot_ms", "p99_itl_ms")
 """The figures that the picture and the table on the screen show."""
 NOT_KEYS = ("name", "model.path", "record.decisions")
 """Keys that tell no two points apart."""
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class PointResult:
     failure: str | None
     mean_abs_error_percent: float | None
     errors: Mapping[str, float]
-    figures: SummaryRow
+    figures: CsvRow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,7 +74,7 @@ def validate_folder(
     Raises:
         ConfigError: there is no real run, or ``out`` cannot be written.
     """
-    found = find_runs(folder)
+    found = find_run_folders(folder)
     real = [run for run in found if _backend(run) != "sim"]
     if not real:
         what = "holds simulated runs only" if found else "holds no run"
@@ -87,11 +86,6 @@ def validate_folder(
             on_progress(done, len(real))
     _write(outcome, source, out)
     return outcome
-
-
-def find_runs(folder: Path) -> list[Path]:
-    """Run folders below ``folder``, finished or not: those of one sweep, or of several beside each other."""
-    return sorted(path.parent for pattern in (f"*/{CONFIG}", f"*/*/{CONFIG}") for path in folder.glob(pattern))
 
 
 def _backend(folder: Path) -> Any:
@@ -130,8 +124,8 @@ def _point(validation: Validation) -> PointResult:
     )
 
 
-def _figure_columns(validation: Validation) -> SummaryRow:
-    row: SummaryRow = {}
+def _figure_columns(validation: Validation) -> CsvRow:
+    row: CsvRow = {}
     for name, figure in validation.figures.items():
         row |= {name: figure.real, f"{name}_simulated": figure.simulated, f"{name}_error_percent": figure.error_percent}
     return row
@@ -152,7 +146,7 @@ def _label(point: PointResult, keys: Sequence[str], names: Sequence[str]) -> str
 def _write(outcome: FolderOutcome, source: CostSource, out: Path) -> None:
     if not outcome.points:
         return
-    write_csv(out / SUMMARY, [_row(point, outcome.keys) for point in outcome.points])
+    write_csv(out / VALIDATION_SUMMARY, [_row(point, outcome.keys) for point in outcome.points])
     names = {name: figure_label(name).split(" (")[0] for name in SHOWN}
     points = {
         label: {shown: point.errors.get(name) for name, shown in names.items()}
@@ -161,7 +155,7 @@ def _write(outcome: FolderOutcome, source: CostSource, out: Path) -> None:
     plot_point_errors(points, list(names.values()), f"simulated against real, {source.label}", out / PICTURE)
 
 
-def _row(point: PointResult, keys: Sequence[str]) -> SummaryRow:
+def _row(point: PointResult, keys: Sequence[str]) -> CsvRow:
     settings = {key: point.settings.get(key) for key in keys}
     head = {"run_id": point.run_id, "name": point.name, **settings, "parity": point.parity}
     return {**head, "mean_abs_error_percent": point.mean_abs_error_percent, **point.figures}

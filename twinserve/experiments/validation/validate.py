@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from twinserve.experiments.backends.backend_run import Progress
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.identity import code_digest
 from twinserve.experiments.validation.controls import Control, run_controls
@@ -26,7 +27,6 @@ from twinserve.experiments.validation.step_times import (
 from twinserve.run_core.record import RunRecord
 from twinserve.sim_backend.calibration.calibrated import CalibrationRangeError, CalibrationRangeWarning
 
-Progress = Callable[[int, int], None]
 SCHEMA_VERSION = 1
 OTHER_CODE = "the run was made by other code than this; if the scheduler has changed since, run it again"
 UNTIMED = "no device was timed: the host gap counts as step time"
