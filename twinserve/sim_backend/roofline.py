@@ -6,8 +6,7 @@ from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
 from twinserve.sim_backend.hardware import Hardware
 from twinserve.sim_backend.models import ModelShape
-
-NS_PER_US = 1e3
+from twinserve.sim_backend.units import NS_PER_US
 
 
 class RooflineCostModel:

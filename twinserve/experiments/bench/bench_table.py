@@ -12,6 +12,7 @@ from rich.text import Text
 from twinserve.experiments.bench.bench_report import BenchReport, BenchRow, Figures, StepParts
 from twinserve.experiments.bench.published import ENGINES
 from twinserve.experiments.report.narrow import narrow_table
+from twinserve.experiments.report.numbers import UNKNOWN, three_digits
 
 PART_TITLES = {
     "gemm": "GEMM",
@@ -21,7 +22,6 @@ PART_TITLES = {
     "sampling": "sampling",
     "other": "other",
 }
-MISSING = "-"
 HEADING_WIDTH = 20
 
 
@@ -48,7 +48,7 @@ def rows_table(rows: Sequence[BenchRow]) -> Table:
         values = (row.figures, row.limit, *(row.published.get(engine, {}) for engine in engines))
         table.add_row(row.title)
         for label, name in zip_longest(_labels(row.unit), row.figures, fillvalue=""):
-            table.add_row(f"  {label}", *(number(value.get(name)) for value in values))
+            table.add_row(f"  {label}", *(three_digits(value.get(name)) for value in values))
         more = row.reason or row.note
         if more:
             table.add_row(Text(f"  {more}", style="dim"))
@@ -67,18 +67,10 @@ def figures_text(figures: Figures, names: Figures) -> str:
     values = [figures.get(name) for name in names]
     known = [value for value in values if value is not None]
     if not known:
-        return MISSING
+        return UNKNOWN
     if len(values) > 1 and len(known) == len(values) and len(set(known)) == 1:
-        return number(known[0])
-    return " / ".join(number(value) for value in values)
-
-
-def number(value: float | None) -> str:
-    """Three significant digits or all before the point, thousands apart; a dash for what is unknown."""
-    if value is None:
-        return MISSING
-    decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
-    return f"{value:,.{decimals}f}"
+        return three_digits(known[0])
+    return " / ".join(three_digits(value) for value in values)
 
 
 def breakdown_table(steps: Sequence[StepParts]) -> Table:
@@ -87,9 +79,9 @@ def breakdown_table(steps: Sequence[StepParts]) -> Table:
     table = narrow_table(("part",), (_heading(step) for step in steps), title, _others(steps))
     for part, title in PART_TITLES.items():
         table.add_row(title, *(_part_text(step, part) for step in steps))
-    table.add_row("host gap", *(number(step.host_gap_ms) for step in steps))
+    table.add_row("host gap", *(three_digits(step.host_gap_ms) for step in steps))
     table.add_section()
-    table.add_row("sum", *(number(step.sum_ms) for step in steps))
+    table.add_row("sum", *(three_digits(step.sum_ms) for step in steps))
     table.add_row("whole step", *(_whole_text(step) for step in steps))
     return table
 
@@ -107,15 +99,16 @@ def _heading(step: StepParts) -> str:
 
 def _part_text(step: StepParts, part: str) -> str:
     if step.parts is None:
-        return MISSING
+        return UNKNOWN
     return _with_floor(step.parts.get(part, 0.0), (step.floors or {}).get(part))
 
 
 def _whole_text(step: StepParts) -> str:
     if step.step_ms is None:
-        return MISSING
+        return UNKNOWN
     return _with_floor(step.step_ms, sum(step.floors.values()) if step.floors else None)
 
 
 def _with_floor(measured: float, floor: float | None) -> str:
-    return number(measured) if not floor else f"{number(measured)} / {number(floor)} ({measured / floor:.2f})"
+    text = three_digits(measured)
+    return f"{text} / {three_digits(floor)} ({measured / floor:.2f})" if floor else text

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from twinserve.experiments.calibrate.outcome import Outcome, spread_of
 from twinserve.experiments.report.narrow import narrow_table
+from twinserve.experiments.report.numbers import UNKNOWN, fixed
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sim_backend.calibration.values import HeldOutError, HostGap, StepTerms, Throttle
 from twinserve.sim_backend.fitting.accuracy import Judged
@@ -27,7 +28,7 @@ def terms_table(outcome: Outcome) -> Table:
     table.add_section()
     table.add_row("steps fitted", *(str(len(outcome.fitted.steps.of(mode))) for mode in calibration.modes))
     spreads = [spread_of(outcome.steps.of(mode)) for mode in calibration.modes]
-    table.add_row("spread of repeats %", *("-" if each is None else f"{each:.2f}" for each in spreads))
+    table.add_row("spread of repeats %", *(fixed(each, 2) for each in spreads))
     return table
 
 
@@ -106,4 +107,4 @@ def _terms(terms: StepTerms) -> Iterator[tuple[str, str]]:
 
 
 def _number(value: float) -> str:
-    return "-" if value == 0 else f"{value:.4g}"
+    return UNKNOWN if value == 0 else f"{value:.4g}"

@@ -12,6 +12,7 @@ from twinserve.experiments.files.names import MANIFEST
 from twinserve.experiments.store.manifest_facts import manifest_capture_sizes, manifest_count, manifest_text
 from twinserve.sched_core.dispatch import CaptureSizes
 from twinserve.sim_backend.calibration.values import MeasuredEngine
+from twinserve.sim_backend.fitting.measured import MeasuredSteps
 
 SAME = ("gpu", "model", "dtype", "attention_backend", "block_size", "capture_sizes")
 """What folders must agree on to be fitted together."""
@@ -24,6 +25,19 @@ class Facts:
     folder: Path
     engine: MeasuredEngine
     timed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The measured steps of one folder.
+
+    ``origin`` describes them in a calibration's origin; ``notes`` are lines for the user.
+    """
+
+    facts: Facts
+    steps: MeasuredSteps
+    origin: str
+    notes: tuple[str, ...] = ()
 
 
 def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts:

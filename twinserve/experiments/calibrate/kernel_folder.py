@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from twinserve.experiments.calibrate.facts import Facts
-from twinserve.experiments.calibrate.source import Source
+from twinserve.experiments.calibrate.facts import Facts, Source
 from twinserve.experiments.config.catalog import load_model
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.yaml_loader import read_yaml
@@ -73,9 +72,9 @@ def kernel_source(folder: Path, num_blocks: int | None = None) -> Source:
         capture_sizes=measured.capture_sizes,
     )
     steps = kernel_steps(_profile(folder, measured), limits)
-    words = f"{len(steps)} steps put together from LLMServingSim's kernel times {folder.name} (MIT)"
+    origin = f"{len(steps)} steps put together from LLMServingSim's kernel times {folder.name} (MIT)"
     facts = Facts(folder=folder, engine=measured, timed=True)
-    return Source(facts, steps, words, (f"{folder.name} holds kernel times only: the host gap is zero",))
+    return Source(facts, steps, origin, (f"{folder.name} holds kernel times only: the host gap is zero",))
 
 
 def vllm_capture_sizes(max_num_seqs: int) -> CaptureSizes:

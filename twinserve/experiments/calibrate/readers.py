@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from twinserve.experiments.calibrate.facts import Source
 from twinserve.experiments.calibrate.kernel_folder import ATTENTION, kernel_source
-from twinserve.experiments.calibrate.source import Source
 from twinserve.experiments.calibrate.step_folders import profile_source, run_source
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.names import PROFILE, STEPS

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from twinserve.experiments.calibrate.facts import facts_of
-from twinserve.experiments.calibrate.source import Source
+from twinserve.experiments.calibrate.facts import Source, facts_of
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.store.profile_folder import read_profile_steps
 from twinserve.experiments.store.run_folder import read_config, read_manifest, read_run_steps
@@ -54,7 +53,7 @@ def profile_source(folder: Path, num_blocks: int | None = None) -> Source:
     """
     manifest = read_manifest(folder, NO_FACTS)
     columns = read_profile_steps(folder, ("source", "shape_id", "interval_ns", "device_ns"))
-    in_loop = columns.words("source") == "engine"
+    in_loop = columns.texts("source") == "engine"
     interval, shape, started = (columns.numbers(name) for name in ("interval_ns", "shape_id", "num_started"))
     _positive(columns, interval)
     start = np.cumsum(interval) - interval  # an engine run is never idle
@@ -63,9 +62,9 @@ def profile_source(folder: Path, num_blocks: int | None = None) -> Source:
     shapes = _shapes(columns, interval, shape * STARTED_BELOW + started, ~in_loop)
     steps = join([part for part in (shapes, runs) if len(part)])
     facts = facts_of(folder, _with_blocks(manifest, num_blocks), timed=steps.timed_on_device)
-    words = f"{len(shapes)} shapes and {len(runs)} steps of short runs of the profile {folder.name}"
+    origin = f"{len(shapes)} shapes and {len(runs)} steps of short runs of the profile {folder.name}"
     return Source(
-        facts, steps, words, _notes(folder, complete=manifest.get("complete") is True, has_runs=in_loop.any())
+        facts, steps, origin, _notes(folder, complete=manifest.get("complete") is True, has_runs=in_loop.any())
     )
 
 

@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from twinserve.experiments.metrics.latency import Floats, Latencies
+from twinserve.experiments.metrics.latency import Latencies
 from twinserve.experiments.metrics.metrics_config import MetricsConfig
-from twinserve.experiments.metrics.outcomes import Ints
 from twinserve.experiments.metrics.statistics import NS_PER_MS, percentile_name
+from twinserve.sched_core.plan import Ints
+from twinserve.sim_backend.arrays import Floats
 
 Interval: TypeAlias = tuple[float | None, float | None]
 

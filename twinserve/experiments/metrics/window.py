@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinserve.experiments.metrics.metrics_config import MetricsConfig
-from twinserve.experiments.metrics.outcomes import Bools
 from twinserve.run_core.record import Columns
+from twinserve.sched_core.plan import Bools
 
 NS_PER_S = 1_000_000_000
 

@@ -7,6 +7,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from twinserve.experiments.report.narrow import narrow_table
+from twinserve.experiments.report.numbers import fixed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,5 +32,5 @@ def _cells(group: pd.DataFrame) -> list[str]:
         str(group["shape_id"].nunique()),
         str(len(group)),
         f"{group['num_tokens'].min()}-{group['num_tokens'].max()}",
-        *("-" if isnan(value) else f"{value:.{digits}f}" for value, digits in medians),
+        *(fixed(None if isnan(value) else value, digits) for value, digits in medians),
     ]

@@ -49,7 +49,7 @@ class StepColumns:
             raise ConfigError("does not hold numbers", file=self.path, key=name)
         return np.array([np.nan if value is None else value for value in column], dtype=np.float64)
 
-    def words(self, name: str) -> Labels:
+    def texts(self, name: str) -> Labels:
         return np.array([str(value) for value in self._columns[name]])
 
     def device_ns(self) -> Floats:
@@ -84,7 +84,7 @@ class StepColumns:
         return counts
 
     def modes(self) -> Labels:
-        modes = self.words("graph_mode")
+        modes = self.texts("graph_mode")
         unknown = sorted(set(modes.tolist()) - set(GraphMode))
         if unknown:
             raise ConfigError(f"{unknown[0]!r} is none of {', '.join(GraphMode)}", file=self.path, key="graph_mode")

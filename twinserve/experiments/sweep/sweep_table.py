@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from twinserve.experiments.report.numbers import fixed
+
 FIGURES = ("p99_ttft_ms", "p99_tpot_ms", "p99_itl_ms", "output_throughput")
 
 
@@ -20,6 +22,4 @@ def format_sweep(rows: Sequence[Mapping[str, Any]], swept: Sequence[str]) -> str
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
+    return fixed(value) if value is None or isinstance(value, float) else str(value)

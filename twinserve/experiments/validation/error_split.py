@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from twinserve.experiments.metrics.window import Window, measurement_window
 from twinserve.experiments.validation.figures import FIGURES, Figures, error_percent, figures
 from twinserve.experiments.validation.recorded import RecordedRun
-from twinserve.experiments.validation.step_times import Floats, StepTimes
+from twinserve.experiments.validation.step_times import StepTimes
 from twinserve.experiments.validation.warp import TimeWarp, warped
 from twinserve.run_core.record import RunRecord
+from twinserve.sim_backend.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

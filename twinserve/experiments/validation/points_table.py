@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from twinserve.experiments.report.narrow import narrow_table
+from twinserve.experiments.report.numbers import fixed, signed
 from twinserve.experiments.validation.run_folders import SHOWN, FolderOutcome, PointResult
 from twinserve.experiments.validation.validation_table import figure_label
 
@@ -19,7 +20,7 @@ def point_table(outcome: FolderOutcome) -> Table:
     table = narrow_table(("point", "parity"), (*shown, "mean\nof all", "worst"), title, caption)
     for label, point in zip(outcome.labels, outcome.points, strict=True):
         table.add_row(
-            label, point.parity.replace(" ", "\n"), *(_signed(point.errors.get(name)) for name in SHOWN), *_whole(point)
+            label, point.parity.replace(" ", "\n"), *(signed(point.errors.get(name)) for name in SHOWN), *_whole(point)
         )
     table.add_section()
     sizes = [[abs(point.errors[name]) for point in outcome.points if name in point.errors] for name in SHOWN]
@@ -34,20 +35,12 @@ def _whole(point: PointResult) -> tuple[str, str]:
         return "-", "-"
     worst = max(point.errors, key=lambda name: abs(point.errors[name]))
     mean = point.mean_abs_error_percent
-    return _size(mean), f"{figure_label(worst).split(' (')[0]}\n{point.errors[worst]:+.1f}"
+    return fixed(mean), f"{figure_label(worst).split(' (')[0]}\n{signed(point.errors[worst])}"
 
 
 def _mean(values: Sequence[float]) -> str:
-    return _size(sum(values) / len(values) if values else None)
+    return fixed(sum(values) / len(values) if values else None)
 
 
 def _largest(values: Sequence[float]) -> str:
-    return _size(max(values, default=None))
-
-
-def _size(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.1f}"
+    return fixed(max(values, default=None))

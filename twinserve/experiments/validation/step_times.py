@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinserve.experiments.validation.recorded import RecordedRun
 from twinserve.run_core.record import Columns
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
+from twinserve.sim_backend.arrays import Floats
 from twinserve.sim_backend.cost_model import SplitCostModel
 
-Floats: TypeAlias = NDArray[np.float64]
 PARTS = ("step time", "host gap", "interval")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from twinserve.experiments.report.narrow import narrow_table
+from twinserve.experiments.report.numbers import fixed, plain_figure, signed
 from twinserve.experiments.validation.validate import NO_LOG, Validation
 
 RATE_LABELS = {
@@ -43,8 +44,8 @@ def figure_table(validation: Validation) -> Table:
             table.add_section()
         previous = group
         parts = (figure.step_time_percent, figure.host_gap_percent, figure.feedback_percent)
-        values = (_number(figure.real), _number(figure.simulated))
-        table.add_row(figure_label(name), *values, *(_percent(error) for error in (figure.error_percent, *parts)))
+        values = (plain_figure(figure.real), plain_figure(figure.simulated))
+        table.add_row(figure_label(name), *values, *(signed(error) for error in (figure.error_percent, *parts)))
     return table
 
 
@@ -56,7 +57,7 @@ def step_table(validation: Validation) -> Table:
     for mode, parts in validation.steps.items():
         for part, error in parts.items():
             sums = (f"{error.measured_ms:.1f}", f"{error.predicted_ms:.1f}")
-            percents = (_percent(error.bias_percent), _plain(error.mape_percent), _plain(error.p95_percent))
+            percents = (signed(error.bias_percent), fixed(error.mape_percent), fixed(error.p95_percent))
             table.add_row(mode, part, str(error.num_steps), *sums, *percents)
         table.add_section()
     return table
@@ -68,15 +69,3 @@ def figure_label(name: str) -> str:
         return RATE_LABELS[name]
     statistic, latency, _ = name.split("_")
     return f"{latency.upper()} {statistic} (ms)"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}" if abs(value) < 1000 else f"{value:.1f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.1f}"
-
-
-def _plain(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"

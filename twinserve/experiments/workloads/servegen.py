@@ -18,12 +18,13 @@ from pydantic import Field
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.paths import resolve
 from twinserve.experiments.settings.schema import FromList, NonNegativeInt, PositiveFloat, PositiveInt, Seconds
-from twinserve.experiments.workloads.arrivals import NS_PER_S, Floats
+from twinserve.experiments.workloads.arrivals import NS_PER_S
 from twinserve.experiments.workloads.formats.reading import Columns, read_csv, seconds
 from twinserve.experiments.workloads.options import RequestOptions
 from twinserve.experiments.workloads.request_columns import RequestColumns, own_prompt
 from twinserve.experiments.workloads.streams import RandomStreams, weighted_choice
 from twinserve.sched_core.plan import Ints
+from twinserve.sim_backend.arrays import Floats
 
 WINDOW_S = 600.0
 """How long one line of a client's trace lasts."""

@@ -12,9 +12,7 @@ from twinserve.sched_core.features import StepFeatures
 from twinserve.sim_backend.calibration.recent_work import RecentWork
 from twinserve.sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
 from twinserve.sim_backend.piecewise import PiecewiseLinear
-
-NS_PER_MS = 1e6
-NS_PER_US = 1e3
+from twinserve.sim_backend.units import NS_PER_MS, NS_PER_US
 
 OutOfRange = Literal["warn", "fail"]
 

@@ -19,8 +19,8 @@ from twinserve.sim_backend.arrays import Floats, Matrix
 from twinserve.sim_backend.calibration.recent_work import unknown_shares
 from twinserve.sim_backend.fitting.held_out import held_out_shapes
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
+from twinserve.sim_backend.units import NS_PER_US
 
-NS_PER_US = 1e3
 DECODES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256)
 DECODE_KEYS = (32, 64, 128, 256, 512, 768, 1024, 1536, 2048, 4096, 8192)
 CHUNKS = (0, 16, 32, 64, 128, 192, 256, 384, 480, *range(576, 2049, 128), 3072, 4096, 8192)

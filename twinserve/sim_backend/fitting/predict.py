@@ -8,9 +8,7 @@ from twinserve.sim_backend.arrays import Floats
 from twinserve.sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
 from twinserve.sim_backend.piecewise import PiecewiseLinear
-
-NS_PER_MS = 1e6
-NS_PER_US = 1e3
+from twinserve.sim_backend.units import NS_PER_MS, NS_PER_US
 
 
 def device_ns(terms: StepTerms, steps: MeasuredSteps, throttle: Throttle | None = None) -> Floats:

@@ -13,8 +13,9 @@ from twinserve.sim_backend.arrays import Bools, Floats
 from twinserve.sim_backend.calibration.values import HostGap, StepTerms, Throttle
 from twinserve.sim_backend.fitting.dense import eager_knots, graph_knots, rise_columns, value_columns
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
-from twinserve.sim_backend.fitting.predict import NS_PER_MS, NS_PER_US, device_ns
+from twinserve.sim_backend.fitting.predict import device_ns
 from twinserve.sim_backend.fitting.robust import fit_non_negative
+from twinserve.sim_backend.units import NS_PER_MS, NS_PER_US
 
 COLUMNS: Mapping[str, str] = MappingProxyType(
     {
