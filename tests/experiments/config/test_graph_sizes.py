@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.experiments.small_experiments import small
+from tests.experiments.helpers.small_experiments import small
 from twinserve.experiments.backends.simulated import build_simulation
 from twinserve.experiments.config.graph_sizes import GRAPH_SUPPORT
 from twinserve.experiments.config.load import experiment_of

@@ -9,8 +9,8 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.experiments.real_runs import change_column, edit, run_real
-from tests.experiments.small_experiments import write
+from tests.experiments.helpers.real_runs import change_column, edit, run_real
+from tests.experiments.helpers.small_experiments import write
 from twinserve.experiments.settings.paths import packaged_configs
 from twinserve.experiments.settings.yaml_loader import read_yaml
 from twinserve.experiments.validation.figures import FIGURES

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.experiments.workload_builders import TINY, arrivals_ns, build, input_lens, output_lens
+from tests.experiments.helpers.workload_builders import TINY, arrivals_ns, build, input_lens, output_lens
 from tests.paths import real_trace
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.workloads import ServeGenConfig, workload_files

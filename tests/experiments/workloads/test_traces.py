@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tests.experiments.workload_builders import POISSON, TINY, arrivals_ns, input_lens, output_lens, trace
+from tests.experiments.helpers.workload_builders import POISSON, TINY, arrivals_ns, input_lens, output_lens, trace
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.workloads import TraceConfig, workload_files
 from twinserve.sched_core.requests.prompt import Segment

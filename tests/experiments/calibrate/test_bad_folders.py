@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from tests.experiments.measured_folders import copy_kernels, step_table, write_profile, write_run
+from tests.experiments.helpers.measured_folders import copy_kernels, step_table, write_profile, write_run
 from twinserve.experiments.cli.main import main
 
 ONE_LAYER = "layer,tokens,time_us\nmoe,1,2\n"

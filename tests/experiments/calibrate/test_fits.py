@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.experiments.measured_folders import GAP, KERNELS, MIXED, write_profile, write_run
+from tests.experiments.helpers.measured_folders import GAP, KERNELS, MIXED, write_profile, write_run
 from tests.sim_backend.measured_steps import SIZES
 from twinserve.experiments.calibrate.outcome import HELD_OUT, calibrate, spread_of
 from twinserve.experiments.calibrate.readers import read_source

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from twinserve.experiments.cli.main import main
 
 MILLISECOND = 1_000_000

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pytest
 
-from tests.experiments.small_profiles import (
+from tests.experiments.helpers.small_profiles import (
     QUICK,
     interrupt_after,
     keys_of,

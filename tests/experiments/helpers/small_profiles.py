@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from twinserve.experiments.files.parquet import read_columns
 from twinserve.experiments.profile.run import ProfileSettings
 

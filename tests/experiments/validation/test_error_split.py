@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.experiments.records import MS, Life, make_record
+from tests.experiments.helpers.records import MS, Life, make_record
 from tests.sim_backend.measured_steps import made_up
 from twinserve.experiments.metrics import MetricsConfig
 from twinserve.experiments.metrics.window import measurement_window

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.experiments.small_experiments import small
+from tests.experiments.helpers.small_experiments import small
 from twinserve.experiments.backends import real
 from twinserve.experiments.config.load import experiment_of, load_experiment
 from twinserve.experiments.errors import ConfigError, RunError

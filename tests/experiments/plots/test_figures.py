@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tests.experiments.measured_folders import write_profile
-from tests.experiments.records import MS, Life, make_record
+from tests.experiments.helpers.measured_folders import write_profile
+from tests.experiments.helpers.records import MS, Life, make_record
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.parquet import write_columns
 from twinserve.experiments.plots import error_bars as errors_module

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from twinserve.experiments.bench.cases import BREAKDOWN_STEPS, NAMES
 
 

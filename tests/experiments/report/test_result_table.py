@@ -2,7 +2,7 @@
 
 import json
 
-from tests.experiments.records import Life, make_record, refused
+from tests.experiments.helpers.records import Life, make_record, refused
 from tests.paths import DATA
 from twinserve.experiments.metrics import MetricsConfig, compute_metrics
 from twinserve.experiments.report import format_table
