@@ -1,0 +1,1 @@
+"""Experiments from YAML to results: configuration, workloads, runs, sweeps, metrics, plots and the command line."""

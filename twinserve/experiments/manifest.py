@@ -1,4 +1,4 @@
-"""The circumstances of a run: date, host, versions, inputs, wall time. Nothing here may influence a result."""
+"""The manifest of a run: date, host, versions, inputs and wall time, none of which may influence a result."""
 
 from __future__ import annotations
 

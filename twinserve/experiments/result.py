@@ -1,4 +1,4 @@
-"""What ``result.json`` holds: what was run, in the names of ``vllm bench serve``, and how it went. No clock reading."""
+"""The contents of ``result.json``: settings and figures of a run, without any clock reading."""
 
 from __future__ import annotations
 

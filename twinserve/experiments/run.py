@@ -1,4 +1,4 @@
-"""One experiment from configuration to stored result."""
+"""Runs one experiment and stores its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step times that are linear, or piecewise linear, in a few counts of the step."""
+"""The linear cost model: step times linear, or piecewise linear, in a few counts of the step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token ids of a recorded run, handed out again in a replay."""
+"""The sampled token ids of a recorded run, returned again in a replay."""
 
 from __future__ import annotations
 

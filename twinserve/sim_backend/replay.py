@@ -1,4 +1,4 @@
-"""Step times read from a recorded run, so that a simulation follows its clock exactly."""
+"""The replay cost model: step times of a recorded run, so that a simulation follows its clock exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step times from a GPU's datasheet and a model's shape: each part takes the longer of its traffic and arithmetic."""
+"""The roofline cost model: each part of a step takes the longer of its memory traffic and its arithmetic."""
 
 from __future__ import annotations
 

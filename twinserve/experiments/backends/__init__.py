@@ -1,0 +1,1 @@
+"""Runs an experiment on the backend that its configuration names."""

@@ -1,4 +1,4 @@
-"""What a benchmark found: plain values, ready for tables, a picture and JSON."""
+"""The results of a benchmark as plain values, ready for tables, a picture and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's tables: every row beside its limit and published figures, and steps taken apart."""
+"""The benchmark's tables: every row with its limit and published figures, and step breakdowns."""
 
 from __future__ import annotations
 

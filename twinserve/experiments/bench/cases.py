@@ -1,4 +1,4 @@
-"""The rows of the table: runs of the workload, and single steps."""
+"""The rows of the benchmark: runs of the workload, and single steps."""
 
 from __future__ import annotations
 

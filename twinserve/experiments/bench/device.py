@@ -1,4 +1,4 @@
-"""The device and model that a benchmark is about."""
+"""The device and model that a benchmark measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the device's measured peaks allow: the floor of a step by part, and a run whose every step takes its floor."""
+"""The roofline at the device's measured peaks: the floor of a step by part, and of a whole run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a decode step's interval in which the device waits for the host."""
+"""The host gap of decode steps: the time in which the device waits for the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps taken apart, as a picture: where the time goes, above what the device's peaks allow."""
+"""The picture of step breakdowns: measured time by part above its floor."""
 
 from __future__ import annotations
 

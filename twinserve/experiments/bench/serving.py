@@ -1,4 +1,4 @@
-"""Rows that are runs of the workload, and the host gap that one of them shows."""
+"""Measures the rows that are runs of the workload, and the host gap of one of them."""
 
 from __future__ import annotations
 

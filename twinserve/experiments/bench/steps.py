@@ -1,4 +1,4 @@
-"""Single steps of the engine: how long they take, and where the time goes."""
+"""Measures single steps of the engine: their time, and its breakdown by part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A calibration's terms and errors as tables for the screen."""
+"""A calibration's terms and errors as tables for the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured, in the words of a folder's manifest, and whether folders measured the same thing."""
+"""The engine and GPU behind measured steps, and a check that several folders measured the same ones."""
 
 from __future__ import annotations
 

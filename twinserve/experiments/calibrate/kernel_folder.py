@@ -1,4 +1,4 @@
-"""LLMServingSim's kernel profile: dense.csv, per_sequence.csv, attention.csv and meta.yaml."""
+"""Reads LLMServingSim's kernel times (dense.csv, per_sequence.csv, attention.csv, meta.yaml) as steps."""
 
 from __future__ import annotations
 

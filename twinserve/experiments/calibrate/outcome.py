@@ -1,4 +1,4 @@
-"""From folders to a calibration, with everything that its report shows."""
+"""Fits a calibration to folders and collects everything that its report shows."""
 
 from __future__ import annotations
 

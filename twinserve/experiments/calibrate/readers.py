@@ -1,4 +1,4 @@
-"""Which reader a folder of measured steps needs: a profile, an ordinary real run, or LLMServingSim's kernel times."""
+"""Chooses the reader of a folder: a profile, a real run, or LLMServingSim's kernel times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles and ordinary real runs as measured steps."""
+"""Reads profiles and real runs as measured steps."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The ``twinserve`` command line, one module per subcommand."""

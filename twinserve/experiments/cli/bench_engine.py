@@ -1,4 +1,4 @@
-"""``twinserve bench-engine``: the real engine beside published engines and the limits of its device."""
+"""``twinserve bench-engine``: measures the real engine and compares it with published engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``twinserve calibrate``: measured steps to a calibration file."""
+"""``twinserve calibrate``: fits a calibration file to measured steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``twinserve plot``: figures of a run, a sweep or a profile."""
+"""``twinserve plot``: draws the figures of a run, a sweep or a profile."""
 
 from __future__ import annotations
 

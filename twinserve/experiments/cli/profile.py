@@ -1,4 +1,4 @@
-"""``twinserve profile``: measured step times of the real engine."""
+"""``twinserve profile``: measures step times of the real engine."""
 
 from __future__ import annotations
 

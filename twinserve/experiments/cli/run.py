@@ -1,4 +1,4 @@
-"""``twinserve run``: one experiment, its table on the screen."""
+"""``twinserve run``: runs one experiment and prints its result."""
 
 from __future__ import annotations
 

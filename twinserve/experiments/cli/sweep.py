@@ -1,4 +1,4 @@
-"""``twinserve sweep``: many experiments, one summary."""
+"""``twinserve sweep``: runs many experiments and writes one summary."""
 
 from __future__ import annotations
 

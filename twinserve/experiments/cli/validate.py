@@ -1,4 +1,4 @@
-"""``twinserve validate``: a real run, or a folder of them, against its simulation."""
+"""``twinserve validate``: compares a real run, or a folder of them, with its simulation."""
 
 from __future__ import annotations
 

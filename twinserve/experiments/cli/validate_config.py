@@ -1,4 +1,4 @@
-"""``twinserve validate-config``: everything that can be found out without running."""
+"""``twinserve validate-config``: checks a configuration without running it."""
 
 from __future__ import annotations
 

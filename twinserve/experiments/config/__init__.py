@@ -1,0 +1,1 @@
+"""The experiment's configuration: its sections, and the files that they name."""

@@ -1,0 +1,1 @@
+"""Files of every kind: atomic writes, parquet, CSV, JSON, their names, and progress bars."""

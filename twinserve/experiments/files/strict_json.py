@@ -1,4 +1,4 @@
-"""JSON that every reader accepts: infinity is the text "inf", NaN is a mistake."""
+"""Strict JSON: infinity is written as the text "inf", and NaN is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Latency, throughput and scheduler figures of a run: pure functions of its records."""
+"""Latency, throughput and scheduler figures, computed from a run's record alone."""
 
 from twinserve.experiments.metrics.compute import SCHEMA_VERSION, compute_metrics
 from twinserve.experiments.metrics.latency import Latencies, request_latencies

@@ -1,4 +1,4 @@
-"""The figures of one run as a JSON-ready dict, under the names of ``vllm bench serve``."""
+"""Computes the figures of one run, under the names of ``vllm bench serve``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each request ended: completed, failed, aborted by its client, or unfinished when the run stopped."""
+"""The outcome of each request: completed, failed, aborted by its client, or unfinished at the end."""
 
 from __future__ import annotations
 

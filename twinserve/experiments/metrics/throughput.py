@@ -1,4 +1,4 @@
-"""Rates over the measured duration, goodput, and the run's peaks."""
+"""Throughput, goodput and peaks over the measured duration."""
 
 from __future__ import annotations
 

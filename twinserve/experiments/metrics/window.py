@@ -1,4 +1,4 @@
-"""Which requests are measured: the warm-up and cool-down rule, by scheduled arrival."""
+"""The measurement window: which requests count after warm-up and before cool-down, by scheduled arrival."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Profiles of the real engine: measured steps, the data of a calibration."""

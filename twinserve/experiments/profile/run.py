@@ -1,4 +1,4 @@
-"""One profile from configuration to stored measurements; an interrupted one goes on where it was."""
+"""Measures and stores a profile; an interrupted one is resumed."""
 
 from __future__ import annotations
 

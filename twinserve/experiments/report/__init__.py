@@ -1,4 +1,4 @@
-"""Results as text."""
+"""Results as text for the terminal."""
 
 from twinserve.experiments.report.result_table import format_table
 

@@ -1,4 +1,4 @@
-"""The look of tables that must fit a terminal of 80 columns."""
+"""A table style that fits a terminal of 80 columns."""
 
 from __future__ import annotations
 

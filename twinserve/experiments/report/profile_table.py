@@ -1,4 +1,4 @@
-"""A profile on the screen: what was measured, by kind of step."""
+"""The table of a profile: what was measured, by kind of step."""
 
 from __future__ import annotations
 

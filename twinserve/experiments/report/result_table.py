@@ -1,4 +1,4 @@
-"""The console table of a result, in the layout of ``vllm bench serve``."""
+"""The table of a result, in the layout of ``vllm bench serve``."""
 
 from __future__ import annotations
 

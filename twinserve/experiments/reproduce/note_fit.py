@@ -1,4 +1,4 @@
-"""Step times of the note's two engines from their published runs at 2 requests/s.
+"""Fits step times of the note's two engines to their published runs at 2 requests/s.
 
 A step takes ``max(floor, per_token * tokens + traffic * decode context)``. Eager launches of 36 layers set the floor;
 above it the matrix products grow with the tokens. Two numbers are fitted per engine; the traffic of cached keys and

@@ -1,4 +1,4 @@
-"""vLLM's 300 measured requests on an RTX 4090, simulated from kernel times.
+"""Simulates vLLM's 300 measured requests on an RTX 4090 from kernel times.
 
 Kernel times give what a step takes on the device. Only the host gap is fitted to the run: one number, to the first
 hundred requests. The other two hundred are compared.

@@ -1,4 +1,4 @@
-"""LLMServingSim's measured run of vLLM 0.19.0 with Llama-3.1-8B on an RTX 4090 (MIT)."""
+"""Reads LLMServingSim's measured run of vLLM 0.19.0 with Llama-3.1-8B on an RTX 4090 (MIT)."""
 
 from __future__ import annotations
 

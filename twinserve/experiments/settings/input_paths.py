@@ -1,4 +1,4 @@
-"""Which values of a configuration name files, and how relative ones are meant."""
+"""Finds the values of a configuration that name files, and resolves relative ones."""
 
 from __future__ import annotations
 

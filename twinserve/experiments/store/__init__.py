@@ -1,0 +1,1 @@
+"""Writes and reads the folders of runs, profiles and sweeps."""

@@ -1,4 +1,4 @@
-"""What a manifest says of the engine behind a run or profile, checked."""
+"""Checked facts from a manifest: the engine behind a run or profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profile folders: ``OUT/<id>/``, complete exactly when ``profile.parquet`` is there; until then its parts."""
+"""Writes profile folders, in parts until the profile is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run folders: ``OUT/<run id>/``, complete exactly when ``result.json`` is there."""
+"""Writes run folders: ``OUT/<run id>/``, complete exactly when ``result.json`` exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a parquet file as checked columns."""
+"""Reads the steps of a parquet file as checked columns."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Sweeps: many experiments from one file, and their summary."""

@@ -1,4 +1,4 @@
-"""Where the points of a sweep run: this process, local processes, a Dask or a Ray cluster.
+"""Executors run the points of a sweep: this process, local processes, Dask or Ray.
 
 An executor is a function ``execute(task, items) -> iterator of results``, in any order. ``task`` must be picklable and
 must not raise: what goes wrong with one item is part of its result.

@@ -1,4 +1,4 @@
-"""From a sweep file to valid experiments, one per point."""
+"""Reads a sweep file and makes one valid experiment per point."""
 
 from __future__ import annotations
 

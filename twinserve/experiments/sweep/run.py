@@ -1,4 +1,4 @@
-"""Run every point of a sweep that is not finished yet, then summarise what is stored."""
+"""Runs every unfinished point of a sweep, then summarises the stored results."""
 
 from __future__ import annotations
 

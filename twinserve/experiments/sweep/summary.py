@@ -1,4 +1,4 @@
-"""What a sweep found, as CSV: made from stored results alone, so that a resumed sweep says the same as any other."""
+"""The rows of a sweep's summary, made from stored results alone so that a resumed sweep gives the same."""
 
 from __future__ import annotations
 

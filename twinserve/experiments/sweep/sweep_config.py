@@ -1,4 +1,4 @@
-"""A sweep as a YAML file, and the points it stands for."""
+"""The sweep file as typed settings, and the points that it defines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep's summary on the screen: the swept keys and the figures people look at first."""
+"""The table of a sweep: swept keys and the main figures."""
 
 from __future__ import annotations
 

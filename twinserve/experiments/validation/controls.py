@@ -1,4 +1,4 @@
-"""Negative controls: replays with one thing changed, whose decisions must differ, or equal logs would mean little."""
+"""Negative controls: replays with one change, whose decisions must differ from the recorded ones."""
 
 from __future__ import annotations
 

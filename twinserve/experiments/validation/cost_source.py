@@ -1,4 +1,4 @@
-"""The cost model to validate: a calibration given on the command line, or the configuration's own."""
+"""Chooses the cost model to validate: the given calibration, or the one that the configuration names."""
 
 from __future__ import annotations
 

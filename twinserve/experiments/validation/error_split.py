@@ -1,4 +1,4 @@
-"""Where the error of a simulated figure comes from: step time, host gap, and what the scheduler made of both.
+"""Attributes each error of a simulated figure to step time, host gap or feedback.
 
 The recorded plans are timed again with the predicted device times (step time), then with the predicted host gaps as
 well (host gap). What the free-running simulation adds to that is feedback: steps of other lengths let other requests

@@ -1,4 +1,4 @@
-"""Parity: the simulator on a real run's clock and sampled ids decides what the real run decided."""
+"""Parity: the simulator, given a real run's clock and sampled ids, must take the same decisions."""
 
 from __future__ import annotations
 

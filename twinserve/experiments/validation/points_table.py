@@ -1,4 +1,4 @@
-"""The errors of all points of a folder on the screen."""
+"""The table of a folder's validations: errors of every point."""
 
 from __future__ import annotations
 

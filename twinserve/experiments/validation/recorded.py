@@ -1,4 +1,4 @@
-"""A recorded real run, with all that is needed to simulate it again."""
+"""Reads a recorded real run with everything needed to simulate it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every real run below a folder validated: one row per point, and the runs that could not be."""
+"""Validates every real run below a folder: one row per run, and the runs that failed."""
 
 from __future__ import annotations
 

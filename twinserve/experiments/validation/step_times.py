@@ -1,4 +1,4 @@
-"""Predicted against measured times of recorded steps: the device's part, the host gap, and both."""
+"""Compares predicted with measured step times: device part, host gap and both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One real run validated: parity with its controls, errors of the figures with their parts, errors of the steps."""
+"""Validates one real run: parity with its controls, errors of figures with their parts, errors of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A validation on the screen."""
+"""The tables of one validation: parity, figures and steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded run as it would have looked had its steps, in the same plans, taken other times."""
+"""Replays the recorded plans with other step times, and moves the recorded times accordingly."""
 
 from __future__ import annotations
 

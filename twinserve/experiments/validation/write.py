@@ -1,4 +1,4 @@
-"""What a validation leaves behind: pictures, then validation.json."""
+"""Writes the files of a validation: pictures, then validation.json."""
 
 from __future__ import annotations
 

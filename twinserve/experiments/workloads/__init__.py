@@ -1,4 +1,4 @@
-"""Workloads: what is asked of the engine, when and by whom, drawn from distributions or read from traces."""
+"""Workloads: requests and their arrivals, drawn from distributions or read from traces."""
 
 from twinserve.experiments.workloads.build_workload import WorkloadConfig, build_workload, workload_files
 from twinserve.experiments.workloads.note_bench import NoteBenchConfig

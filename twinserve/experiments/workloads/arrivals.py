@@ -1,4 +1,4 @@
-"""When requests arrive: unit gaps, divided by the rate, summed to an absolute schedule.
+"""Arrival processes: unit gaps are divided by the rate and summed to an absolute schedule.
 
 The gaps of one seed do not depend on the rate, so a sweep over rates is the same traffic played faster.
 """

@@ -1,4 +1,4 @@
-"""From columns to requests: what the client asks for, knows and does."""
+"""Makes a ``Workload`` of requests from columns and the user's options."""
 
 from __future__ import annotations
 

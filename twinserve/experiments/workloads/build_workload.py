@@ -1,4 +1,4 @@
-"""From the ``workload`` section of the YAML to a ``Workload``."""
+"""Builds the ``Workload`` that the ``workload`` section of a configuration describes."""
 
 from __future__ import annotations
 

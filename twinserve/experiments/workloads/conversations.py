@@ -1,4 +1,4 @@
-"""Prompts that share a beginning: system prompts of client groups, and conversations that quote their own past."""
+"""Prompts with shared beginnings: system prompts of client groups, and conversations that quote earlier turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are longer than the experiment wants: cut, left out, or refused."""
+"""Length limits of requests: longer ones are clipped, dropped or refused."""
 
 from __future__ import annotations
 

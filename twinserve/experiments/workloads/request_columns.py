@@ -1,4 +1,4 @@
-"""Requests as columns, on their way from a generator or a trace to a ``Workload``."""
+"""Requests as columns, the form between a generator or trace and a ``Workload``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ServeGen's clients: measured rates, gap distributions and lengths per time window of each client.
+"""ServeGen workloads: measured rates, gaps and lengths per client and time window.
 
 A folder holds two files per client, as alibaba/ServeGen ships them: ``chunk-N-trace.csv`` (no header: window start
 (s), rate (1/s), cv, distribution of gaps, its shape and scale) and ``chunk-N-dataset.json`` (lengths by start time).

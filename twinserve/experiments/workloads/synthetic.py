@@ -1,4 +1,4 @@
-"""Workloads drawn from distributions."""
+"""Synthetic workloads, drawn from distributions."""
 
 from __future__ import annotations
 

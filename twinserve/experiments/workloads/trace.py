@@ -1,4 +1,4 @@
-"""Workloads read from a trace file."""
+"""Trace workloads, read from a file."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Scheduling policies: composition, order, token budget, preemption victim and admission."""

@@ -1,0 +1,1 @@
+"""Requests: their specification, prompt, state and waiting queue."""

@@ -1,0 +1,1 @@
+"""Calibrated step times: the calibration as a value, and the cost model that applies it."""

@@ -1,4 +1,4 @@
-"""Step times from a calibration."""
+"""The cost model that takes its step times from a calibration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A calibration as a value: what was fitted, on what, and how far it can be trusted."""
+"""A calibration as a value: fitted terms, measured engine, covered ranges and held-out error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a calibration is off."""
+"""Errors of a calibration's predictions over measured steps."""
 
 from __future__ import annotations
 

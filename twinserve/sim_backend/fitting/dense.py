@@ -1,4 +1,4 @@
-"""The dense part of a step as columns of a linear fit: one per knot of a piecewise-linear function of the tokens."""
+"""The dense part of a step as columns of a linear fit, one per knot of a piecewise-linear function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which measurements no fit may see: about a fifth, the same ones every time."""
+"""Chooses the held-out measurements: about a fifth, always the same ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps put together from measured kernels: layers by tokens, head by rows, attention by chunk, decodes and contexts.
+"""Builds steps from kernel times: layers by tokens, head by rows, attention by chunk, decodes and contexts.
 
 What a step takes on the device is ``layers * (dense(tokens) + attention) + head(sampled rows)``. The kernels are
 interpolated linearly, never logarithmically (LLMServingSim found that to matter), and steps are put together on a grid

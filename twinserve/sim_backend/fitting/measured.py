@@ -1,4 +1,4 @@
-"""Measured steps as columns: what a calibration is fitted to and judged on."""
+"""Measured steps as columns, the data that a calibration is fitted to and judged on."""
 
 from __future__ import annotations
 

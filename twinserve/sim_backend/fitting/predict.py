@@ -1,4 +1,4 @@
-"""The cost model's formula over columns of steps: what ``CalibratedCostModel`` says, all rows at once."""
+"""The formula of ``CalibratedCostModel`` over columns of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Non-negative linear fits in relative errors that outliers do not move."""
+"""Non-negative linear fits of relative errors, robust to outliers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terms of one graph mode and of the host gap, fitted to measured steps."""
+"""Fits the terms of one graph mode and of the host gap to measured steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces in CSV files."""
+"""Reads traces from CSV files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces with one JSON object a line."""
+"""Reads traces from files with one JSON object a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every trace reader returns."""
+"""The table of requests that every trace reader returns."""
 
 from __future__ import annotations
 
