@@ -18,7 +18,7 @@ REAL_LIBRARIES = ("torch", "triton", "transformers", "flash-attn")
 
 
 def describe_start(experiment: Experiment, identity: Identity, argv: Sequence[str] = ()) -> dict[str, Any]:
-    """What is known before the run."""
+    """The part of the manifest that is known before the run."""
     real = experiment.config.backend == "real"
     return {
         "run_id": identity.run_id,

@@ -45,7 +45,7 @@ def run_experiment(
 
     Raises:
         ConfigError: the configuration, an input file or the output folder is wrong.
-        RunError: the run began and could not go on; what it wrote stays.
+        RunError: the run began and failed; what it wrote is kept.
     """
     identity = identify(experiment, code or code_digest(experiment.config.backend))
     store = RunStore(out)

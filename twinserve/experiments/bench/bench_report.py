@@ -54,7 +54,7 @@ class StepParts:
 
     @property
     def host_gap_ms(self) -> float | None:
-        """What the host adds to the time on the device."""
+        """The step time minus the time on the device."""
         return None if self.step_ms is None or self.device_ms is None else self.step_ms - self.device_ms
 
     @property

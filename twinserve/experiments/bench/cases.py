@@ -45,7 +45,7 @@ class ServingCase:
         return f"{self.budget} / {self.seqs}, {rate}, {'eager' if self.eager else 'graphs'}"
 
     def settings(self) -> dict[str, Any]:
-        """What the row sets in the experiment."""
+        """The experiment settings of the row."""
         values = (
             "real",
             self.budget,

@@ -15,7 +15,7 @@ from twinserve.sim_backend.calibration.values import MeasuredEngine
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
 
 SAME = ("gpu", "model", "dtype", "attention_backend", "block_size", "capture_sizes")
-"""What folders must agree on to be fitted together."""
+"""Facts that folders must share to be fitted together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def check_agreement(facts: Sequence[Facts]) -> None:
 
 
 def _pairs(first: Facts, other: Facts) -> dict[str, tuple[str, str]]:
-    """What must agree, in words."""
+    """The facts that must be equal, as text."""
     pairs = {name: (getattr(first.engine, name), getattr(other.engine, name)) for name in SAME}
     pairs["whether the device was timed"] = (first.timed, other.timed)
     return {name: (_shown(here), _shown(there)) for name, (here, there) in pairs.items()}

@@ -30,7 +30,7 @@ def profile(
 ) -> None:
     """Measure how long the steps of CONFIG's engine take on this device: the data of a calibration.
 
-    Only the sections model, engine, real and the seed matter. Stopped at any moment, the same command goes on.
+    Only the sections model, engine, real and the seed matter. It can be interrupted; run it again to continue.
     """
     from twinserve.experiments.files.progress import LateProgress
     from twinserve.experiments.profile.run import ProfileSettings, load_profiled, run_profile

@@ -28,7 +28,7 @@ def sweep(
 ) -> int:
     """Run every point of a sweep that is not finished in DIR; write summary.csv and comparison plots.
 
-    Stopped at any moment, the same command goes on where it was. Exit status 1 when a point failed.
+    It can be interrupted; run it again to continue. Exit status 1 when a point failed.
     """
     from twinserve.experiments.files.progress import LateProgress
     from twinserve.experiments.settings.overrides import Override

@@ -110,7 +110,7 @@ def _describe(window: Window, config: MetricsConfig) -> dict[str, Any]:
 
 
 def _warnings(latencies: Latencies) -> list[str]:
-    """What a reader of the figures should know first."""
+    """Warnings for a reader of the figures."""
     if len(latencies.rows) == 0:
         return ["no measured request completed: all latencies are null"]
     if len(latencies.tpot) == 0:

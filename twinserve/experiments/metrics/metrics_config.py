@@ -33,7 +33,7 @@ class BootstrapConfig(Section):
 
 
 class MetricsConfig(Section):
-    """What is measured and over which requests.
+    """The percentiles, goals and measured requests of a run.
 
     A request is measured when its scheduled arrival is neither among the first ``warmup_requests`` arrivals, nor
     earlier than ``warmup_time_s`` after the run's start, nor within the last ``cooldown_time_s`` before the last

@@ -22,7 +22,7 @@ from twinserve.experiments.store.profile_store import PartWriter, ProfileStore
 from twinserve.experiments.store.run_store import About
 
 SAME_ENGINE = ("device", "driver", "torch", "attention_backend", "num_blocks", "capture_sizes")
-"""What an interrupted profile and its continuation must share."""
+"""Facts that an interrupted profile and its continuation must share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def run_profile(
 
     Raises:
         ConfigError: the configuration, the device or the output folder cannot be used.
-        RunError: the engine failed; what was measured stays, and the next call goes on.
+        RunError: the engine failed; what was measured is kept, and the next call continues.
     """
     identity = identify_profile(experiment, code_digest("real"), asdict(settings))
     store = ProfileStore(out / identity.run_id)

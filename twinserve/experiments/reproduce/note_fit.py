@@ -113,7 +113,7 @@ def calibration_of(fits: Sequence[Fit]) -> Calibration:
 
 
 def _blank(run: NoteRun) -> Calibration:
-    """What is known of an engine before anything is fitted."""
+    """The facts of an engine that are not fitted."""
     scheduler = run.parts().scheduler
     model, hardware = load_model("Qwen/Qwen3-8B", "bfloat16", Path()), load_hardware("rtx-4090", Path())
     terms = StepTerms(

@@ -26,7 +26,7 @@ FLUSH_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ProfileStore:
-    """One profile's folder. Parts are written as the measuring goes on and merged at its end."""
+    """One profile's folder. Parts are written during the measurement and merged at its end."""
 
     folder: Path
 

@@ -28,7 +28,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         TOKENS: ("request_id", "time_ns"),
     }
 )
-"""What is read of the files of every run."""
+"""The columns that are read from the files of every run."""
 ALWAYS_KNOWN = frozenset(
     {*STEP_COLUMNS, "request_id", "prompt_len", "arrival_ns", "sent_ns", "output_len", "time_ns"}
 ) - {"device_ns"}
@@ -37,7 +37,7 @@ ALWAYS_KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFolder:
-    """What figures are drawn from. ``config`` and ``result`` are as written, empty where the file is missing."""
+    """A run as stored. ``config`` and ``result`` are as written, empty where the file is missing."""
 
     record: RunRecord
     config: dict[str, Any]

@@ -66,7 +66,7 @@ class RunStore:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What describes a run: the resolved configuration, and the circumstances that a result must not hold."""
+    """The description of a run: its resolved configuration, and the manifest with what a result must not hold."""
 
     config: Mapping[str, Any]
     manifest: Mapping[str, Any]

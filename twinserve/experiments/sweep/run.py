@@ -22,7 +22,7 @@ from twinserve.experiments.sweep.summary import seed_rows, summary_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a worker is sent: one point to run and store."""
+    """One point to run and store, as sent to a worker."""
 
     run_id: str
     point: Point
@@ -54,8 +54,8 @@ class SweepOutcome:
 def run_sweep(sweep: Sweep, out: Path, on_progress: Progress | None = None) -> SweepOutcome:
     """Run what is not finished below ``out``, write summary.csv and failures.csv there.
 
-    A point that fails is recorded and the others go on. Stopped at any moment, even by SIGKILL, the next call goes on
-    with what is missing.
+    A point that fails is recorded and the others still run. After an interruption, even by SIGKILL, the next call runs
+    only the missing points.
 
     Raises:
         ConfigError: the output folder or the executor is wrong.
@@ -111,7 +111,7 @@ def _execute(
 
 
 def run_task(task: Task) -> TaskOutcome:
-    """Run one point; whatever goes wrong with it is its outcome, so that the others go on."""
+    """Run one point; any error becomes its outcome, so that the other points still run."""
     try:
         run_experiment(task.point.experiment, task.out, code=task.code)
     except ConfigError as error:

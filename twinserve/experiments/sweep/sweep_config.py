@@ -25,7 +25,7 @@ class ExecutorSection(Section):
 
 
 class ReportSection(Section):
-    """What is made of the summary: comparison plots below ``plots/``."""
+    """The report of a sweep: comparison plots below ``plots/``."""
 
     plots: bool = True
 

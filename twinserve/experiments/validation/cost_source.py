@@ -23,7 +23,7 @@ class CostSource:
 
     @property
     def label(self) -> str:
-        """What it is called where no single run is meant."""
+        """The name of the source for a whole folder of runs."""
         return "own-cost-model" if self.calibration is None else _called(self.calibration)
 
     def check(self) -> None:
@@ -51,7 +51,7 @@ class CostSource:
         return model
 
     def name(self, run: RecordedRun) -> str:
-        """What the cost model is called: the calibration's file, or the kind and GPU."""
+        """The name of the cost model: the calibration's file, or the kind and GPU."""
         config = self._config(run)
         if isinstance(config, CalibrationConfig):
             return _called(config.file)

@@ -58,7 +58,7 @@ def measured_times(run: RecordedRun) -> StepTimes:
 
 
 def predicted_times(run: RecordedRun, cost_model: SplitCostModel) -> StepTimes:
-    """What ``cost_model`` says of the recorded steps, split as ``measured_times`` are.
+    """The predictions of ``cost_model`` for the recorded steps, split as ``measured_times`` are.
 
     Steps are priced when they would have run: each takes the predicted time, pauses between them are as recorded. A
     cost model that remembers what ran before would else see pauses after all steps that it thinks shorter.

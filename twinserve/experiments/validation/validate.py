@@ -35,7 +35,10 @@ NO_LOG = "not checked: the run kept no decisions; run it with --decisions (a swe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """What was found. ``parity`` is None where the run kept no decision log; ``steps`` are by graph mode and part."""
+    """The findings of one validation.
+
+    ``parity`` is None where the run kept no decision log; ``steps`` are by graph mode and part.
+    """
 
     run: RecordedRun
     cost_model: str
@@ -97,7 +100,7 @@ def validate_run(run: RecordedRun, source: CostSource, on_progress: Progress | N
 
     Raises:
         ConfigError: the cost model does not fit the run.
-        RunError: the simulation could not go on.
+        RunError: the simulation failed.
     """
     report_progress = on_progress or (lambda _done, _total: None)
     source.build(run)  # what is wrong with it is said before the long work

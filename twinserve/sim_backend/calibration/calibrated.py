@@ -148,7 +148,7 @@ class _Mode:
         return max(device, self._floor)
 
     def slowdown_ns(self, features: StepFeatures) -> float:
-        """What a throttle adds at most."""
+        """The time that a full throttle adds."""
         constant, per_token, per_context = self._slowdown
         return constant + per_token * features.num_padded_tokens + per_context * features.decode_context
 

@@ -99,7 +99,7 @@ class HeldOutError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredEngine:
-    """What was measured: ``num_blocks`` and ``block_size`` are its KV pool, ``capture_sizes`` its CUDA graphs."""
+    """The measured engine: ``num_blocks`` and ``block_size`` are its KV pool, ``capture_sizes`` its CUDA graphs."""
 
     gpu: str
     model: str

@@ -45,7 +45,7 @@ class KernelProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
-    """What steps an engine can have."""
+    """The limits of an engine's steps."""
 
     max_num_batched_tokens: int
     max_num_seqs: int

@@ -60,7 +60,7 @@ class MeasuredSteps:
 
     @property
     def judged_ns(self) -> Floats:
-        """What a prediction is compared with: the interval of steps in a loop, else the device time if known."""
+        """The time to compare a prediction with: the interval of steps in a loop, else the device time if known."""
         whole = self.in_loop | ~np.isfinite(self.device_ns)
         return np.where(whole, self.interval_ns, self.device_ns)
 

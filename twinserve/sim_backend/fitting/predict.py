@@ -23,7 +23,7 @@ def device_ns(terms: StepTerms, steps: MeasuredSteps, throttle: Throttle | None 
     total += terms.per_sample_us * NS_PER_US * features["num_samples"]
     slowdown = terms.throttled_ms * NS_PER_MS + terms.per_throttled_token_us * NS_PER_US * features["num_padded_tokens"]
     slowdown += terms.per_throttled_context_token_us * NS_PER_US * features["decode_context"]
-    return np.maximum(total + slowdown * steps.throttled(throttle), terms.floor_ms * NS_PER_MS)
+    return np.maximum(total, terms.floor_ms * NS_PER_MS) + slowdown * steps.throttled(throttle)
 
 
 def host_gap_ns(gap: HostGap, steps: MeasuredSteps) -> Floats:

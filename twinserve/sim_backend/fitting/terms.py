@@ -91,7 +91,7 @@ def _linear_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode, thro
 
 
 def slowdown_columns(steps: MeasuredSteps, mode: GraphMode, throttle: Throttle | None) -> dict[str, Floats]:
-    """What the terms of a throttle multiply, by term. Decodes wait for memory, however many and long they are."""
+    """The counts that a throttle's terms multiply, by term. Decodes wait for memory, however many and long."""
     slowed = steps.throttled(throttle)
     if mode is GraphMode.DECODE:
         return {"throttled_us": slowed}
