@@ -35,7 +35,8 @@ import pandas as pd
 from IPython.display import Image, display
 
 from twinserve.experiments.plots import plot_compare_cdfs, plot_run, plot_sweep
-from twinserve.experiments.plots.folder import read_summary, swept_keys
+from twinserve.experiments.plots.folder import swept_keys
+from twinserve.experiments.store.sweep_folder import read_summary
 
 RESULTS = Path(os.environ.get("TWINSERVE_RESULTS") or tempfile.mkdtemp(prefix="twinserve-"))
 FIGURES = Path(tempfile.mkdtemp(prefix="twinserve-figures-"))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+from twinserve.experiments.files import names as file_names
 
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 40
@@ -80,6 +81,27 @@ def test_product_code_has_no_global_statement() -> None:
         if isinstance(node, ast.Global)
     ]
     assert statements == []
+
+
+def test_file_names_of_folders_are_spelled_once() -> None:
+    """Messages and paths take them from one module; docstrings may mention them."""
+    known = {value for name, value in vars(file_names).items() if name.isupper()}
+    spelled = [
+        f"{_name(path)}:{line}: {text}"
+        for path in _sources("twinserve")
+        if path != Path(file_names.__file__)
+        for line, text in _texts(ast.parse(path.read_text(encoding="utf-8")))
+        if any(re.search(rf"(?<![\w-]){re.escape(value)}", text) for value in known)
+    ]
+    assert spelled == []
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """String literals, with their lines, that are not docstrings."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.lineno, node.value
 
 
 def test_public_core_names_have_docstrings() -> None:

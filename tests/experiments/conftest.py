@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from tests.experiments.real_runs import run_real
-from tests.experiments.small_experiments import CommandLine, write
-from tests.experiments.small_profiles import write_config
+from tests.experiments.helpers.real_runs import run_real
+from tests.experiments.helpers.small_experiments import CommandLine, write
+from tests.experiments.helpers.small_profiles import write_config
 
 
 @pytest.fixture

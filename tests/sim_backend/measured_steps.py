@@ -9,9 +9,9 @@ import numpy as np
 from twinserve.sched_core.dispatch import CaptureSizes, GraphMode, dispatch
 from twinserve.sim_backend.calibration.recent_work import unknown_shares
 from twinserve.sim_backend.calibration.values import Calibration, HostGap, MeasuredEngine
+from twinserve.sim_backend.fitting.held_out import held_out_blocks
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
 from twinserve.sim_backend.fitting.predict import device_ns, host_gap_ns
-from twinserve.sim_backend.fitting.split import held_out_blocks
 
 SIZES = CaptureSizes(decode=(1, 8, 32), mixed=(64, 256))
 ENGINE = MeasuredEngine(

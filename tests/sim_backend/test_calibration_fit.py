@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from tests.sim_backend.measured_steps import ENGINE, scaled, steps_of, timed
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
-from twinserve.sim_backend.calibration.values import HostGap, StepTerms
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
+from twinserve.sim_backend.calibration.values import HostGap, StepTerms, Throttle
 from twinserve.sim_backend.fitting.accuracy import judge
 from twinserve.sim_backend.fitting.fit import COVERED, TooFewStepsError, fit_calibration
+from twinserve.sim_backend.fitting.held_out import held_out_blocks, held_out_shapes
 from twinserve.sim_backend.fitting.level import at_loop_level
 from twinserve.sim_backend.fitting.measured import join
 from twinserve.sim_backend.fitting.predict import device_ns, host_gap_ns, predicted_ns
 from twinserve.sim_backend.fitting.robust import fit_non_negative
-from twinserve.sim_backend.fitting.split import held_out_blocks, held_out_shapes
 from twinserve.sim_backend.fitting.terms import fit_host_gap, fit_terms
 
 MIXED = StepTerms(
@@ -170,6 +170,14 @@ def test_vectorised_formula_is_that_of_the_cost_model():
             for *counts, mode in rows
         ]
     assert priced == pytest.approx(predicted_ns(calibration, steps), abs=1)
+
+
+def test_a_slowdown_is_added_to_the_floor_as_in_the_cost_model():
+    terms = StepTerms(dense_knots_ms=((1, 1.0),), floor_ms=5.0, throttled_ms=2.0)
+    steps = steps_of(terms, GraphMode.MIXED, count=5)
+    slowed = replace(steps, shares=np.ones_like(steps.shares))
+    throttle = Throttle(time_constant_ms=50.0, from_share=0.4)
+    assert device_ns(terms, slowed, throttle) == pytest.approx(7e6)
 
 
 def test_held_out_rows_do_not_influence_the_fit():

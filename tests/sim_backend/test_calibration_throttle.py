@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.sim_backend.measured_steps import ENGINE, made_up
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
 from twinserve.sim_backend.calibration.recent_work import TIME_CONSTANTS_MS, RecentWork, recent_shares
 from twinserve.sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
 from twinserve.sim_backend.fitting.accuracy import judge
 from twinserve.sim_backend.fitting.fit import fit_calibration
+from twinserve.sim_backend.fitting.held_out import held_out_blocks
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
-from twinserve.sim_backend.fitting.split import held_out_blocks
 from twinserve.sim_backend.fitting.throttle_fit import fit_throttles
 
 MS = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 from tests.sim_backend.measured_steps import made_up
 from twinserve.sched_core.dispatch import CaptureSizes, GraphMode
 from twinserve.sched_core.features import StepFeatures
-from twinserve.sim_backend.calibration.cost_model import (
+from twinserve.sim_backend.calibration.calibrated import (
     CalibratedCostModel,
     CalibrationRangeError,
     CalibrationRangeWarning,

@@ -19,7 +19,7 @@ from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files import strict_json
 from twinserve.experiments.settings.input_paths import map_paths
 from twinserve.experiments.settings.paths import resolve
-from twinserve.experiments.workloads import input_files as workload_files
+from twinserve.experiments.workloads import workload_files
 
 ID_LENGTH = 16
 SEAMS = ("policy", "order", "victim", "budget", "admission")
@@ -52,7 +52,7 @@ def identify(experiment: Experiment, code: str) -> Identity:
     Raises:
         ConfigError: an input file is missing.
     """
-    with experiment.blamed():
+    with experiment.errors_name_source():
         files = sorted(input_files(experiment).items())
         inputs = {role: digest(path, KEYS_OF_ROLES.get(role, role)) for role, path in files}
     return _identity(experiment, relevant(experiment.config), inputs, code)
@@ -64,7 +64,7 @@ def identify_profile(experiment: Experiment, code: str, settings: Mapping[str, A
     Raises:
         ConfigError: the model folder or a policy's module is missing.
     """
-    with experiment.blamed():
+    with experiment.errors_name_source():
         inputs = {key: digest(path, key) for key, path in sorted(engine_files(experiment).items())}
     data = experiment.config.model_dump()
     config = {name: data[name] for name in PROFILED} | {"profile": dict(settings)}

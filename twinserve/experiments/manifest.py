@@ -1,4 +1,4 @@
-"""The circumstances of a run: date, host, versions, inputs, wall time; none of them may influence a result."""
+"""The manifest of a run: date, host, versions, inputs and wall time, none of which may influence a result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REAL_LIBRARIES = ("torch", "triton", "transformers", "flash-attn")
 
 
 def describe_start(experiment: Experiment, identity: Identity, argv: Sequence[str] = ()) -> dict[str, Any]:
-    """What is known before the run."""
+    """The part of the manifest that is known before the run."""
     real = experiment.config.backend == "real"
     return {
         "run_id": identity.run_id,

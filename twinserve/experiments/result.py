@@ -1,7 +1,4 @@
-"""What ``result.json`` holds: what was run, in the names of ``vllm bench serve``, and how it went.
-
-It holds no clock reading.
-"""
+"""The contents of ``result.json``: settings and figures of a run, without any clock reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One experiment from configuration to stored result."""
+"""Runs one experiment and stores its result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_experiment(
 
     Raises:
         ConfigError: the configuration, an input file or the output folder is wrong.
-        RunError: the run began and could not go on; what it wrote stays.
+        RunError: the run began and failed; what it wrote is kept.
     """
     identity = identify(experiment, code or code_digest(experiment.config.backend))
     store = RunStore(out)
@@ -53,7 +53,7 @@ def run_experiment(
     if known is not None:
         folder = store.folder(identity.run_id)
         return FinishedRun(run_id=identity.run_id, folder=folder, result=known, was_there=True)
-    with experiment.blamed():
+    with experiment.errors_name_source():
         return _run(experiment, identity, store, check, on_progress)
 
 

@@ -1,4 +1,4 @@
-"""A dense decoder model, for both backends: its architecture, and the sizes that follow from it.
+"""A dense decoder model, for both backends: its architecture, and the sizes that follow from it."""
 
 from __future__ import annotations
 

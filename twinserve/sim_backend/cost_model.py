@@ -1,4 +1,4 @@
-"""The one interface every step-time source offers."""
+"""The interface of every cost model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the roofline needs to know of a GPU and of the host that feeds it."""
+"""The hardware values of the roofline: a GPU's peaks, and the host's launch costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step times that are linear, or piecewise linear, in a few counts of the step."""
+"""The linear cost model: step times linear, or piecewise linear, in a few counts of the step."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from math import isfinite
 
 from twinserve.sched_core.features import StepFeatures
 from twinserve.sim_backend.piecewise import PiecewiseLinear
-
-NS_PER_MS = 1e6
-NS_PER_US = 1e3
+from twinserve.sim_backend.units import NS_PER_MS, NS_PER_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""How many KV-cache blocks fit a GPU beside a model: an estimate for runs without a measured count."""
+"""Estimates how many KV-cache blocks fit a GPU beside a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A piecewise-linear function of one number, fast enough to be asked in every step."""
+"""A piecewise-linear function of one number, fast enough to evaluate in every step."""
 
 from __future__ import annotations
 

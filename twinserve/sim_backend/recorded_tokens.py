@@ -1,4 +1,4 @@
-"""The token ids of a recorded run, handed out again in a replay."""
+"""The sampled token ids of a recorded run, returned again in a replay."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class RecordedTokens:
     def __init__(self, request_ids: Sequence[int] | Ints, token_ids: Sequence[int] | Ints) -> None:
         owners, ids = np.asarray(request_ids), np.asarray(token_ids)
         order = np.argsort(owners, kind="stable")
-        names, starts, counts = np.unique(owners[order], return_index=True, return_counts=True)
-        spans = zip(names.tolist(), starts.tolist(), counts.tolist(), strict=True)
+        known_ids, starts, counts = np.unique(owners[order], return_index=True, return_counts=True)
+        spans = zip(known_ids.tolist(), starts.tolist(), counts.tolist(), strict=True)
         ids = ids[order]
         self._left: dict[int, Iterator[int]] = {
-            name: iter(ids[start : start + count].tolist()) for name, start, count in spans
+            request_id: iter(ids[start : start + count].tolist()) for request_id, start, count in spans
         }
 
     def __call__(self, plan: StepPlan) -> Ints:
         """One id per sampling row of ``plan``; to be asked once per step."""
         nothing: Iterator[int] = iter(())
         sampling = plan.request_ids[plan.samples].tolist()
-        return np.array([next(self._left.get(name, nothing), 0) for name in sampling], dtype=np.int64)
+        return np.array([next(self._left.get(request_id, nothing), 0) for request_id in sampling], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Step times read from a recorded run, so that a simulation follows its clock exactly."""
+"""The replay cost model: step times of a recorded run, so that a simulation follows its clock exactly."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class ReplayCostModel:
         return end - now
 
     def wake_ns(self, now: int) -> int:
-        place = bisect_left(self._wakes, now)
-        known = self._wakes[place : place + 1]
+        index = bisect_left(self._wakes, now)
+        known = self._wakes[index : index + 1]
         if self._num_steps < len(self._intervals):
             known.append(max(now, self._intervals[self._num_steps][0]))
         return min(known, default=now)

@@ -1,4 +1,4 @@
-"""Step times from a GPU's datasheet and a model's shape: each part takes the longer of its traffic and arithmetic."""
+"""The roofline cost model: each part of a step takes the longer of its memory traffic and its arithmetic."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from twinserve.run_core.model_config import ModelConfig
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
 from twinserve.sim_backend.hardware import Hardware
-
-NS_PER_US = 1e3
+from twinserve.sim_backend.units import NS_PER_US
 
 
 class RooflineCostModel:

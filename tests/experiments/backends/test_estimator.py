@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.experiments.small_experiments import small
+from tests.experiments.helpers.small_experiments import small
 from twinserve.experiments.config.load import experiment_of
 from twinserve.experiments.run import run_experiment
 

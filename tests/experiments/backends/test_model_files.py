@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from tests.paths import ROOT
 from twinserve.experiments.backends.real import check_real
 from twinserve.experiments.backends.real_config import notes_on_model, real_engine_config

@@ -9,20 +9,20 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
+from twinserve.experiments.bench.bench_report import BenchRow, StepParts
+from twinserve.experiments.bench.bench_table import breakdown_table, figures_text, rows_table
 from twinserve.experiments.bench.cases import BREAKDOWN_STEPS, DECODE_1, NAMES, SERVING, select
-from twinserve.experiments.bench.host_gap import host_gap
-from twinserve.experiments.bench.limits import (
+from twinserve.experiments.bench.device_limits import (
     limit_settings,
     measured_hardware,
     step_floors,
     whole_step_floor,
     write_catalog_files,
 )
+from twinserve.experiments.bench.host_gap import host_gap
 from twinserve.experiments.bench.plot import plot_breakdown
 from twinserve.experiments.bench.published import PUBLISHED, is_comparable
-from twinserve.experiments.bench.report import Row, StepParts
 from twinserve.experiments.bench.session import Session
-from twinserve.experiments.bench.table import breakdown_table, figures_text, rows_table
 from twinserve.experiments.config.catalog import load_model
 from twinserve.experiments.config.load import load_experiment
 from twinserve.experiments.errors import ConfigError
@@ -72,14 +72,14 @@ def test_every_row_is_a_valid_experiment_of_the_packaged_configuration(case, tmp
 def test_rows_show_limits_and_published_engines_where_there_are_any():
     figures = {"output_throughput": 3330.2}
     rows = [
-        Row(
+        BenchRow(
             name="a",
             title="eager",
             unit="tok/s",
             figures=figures,
             published={"vLLM 0.24": {"output_throughput": 1392.0}},
         ),
-        Row(
+        BenchRow(
             name="b",
             title="one",
             unit="x / y, ms",
@@ -87,7 +87,7 @@ def test_rows_show_limits_and_published_engines_where_there_are_any():
             limit={"x": 1.0, "y": 1.0},
             note="three steps",
         ),
-        Row(name="c", title="none", unit="ms", reason="the KV pool is too small"),
+        BenchRow(name="c", title="none", unit="ms", reason="the KV pool is too small"),
     ]
     text = text_of(rows_table(rows))
     assert "3,330" in text

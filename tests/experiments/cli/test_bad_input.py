@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from twinserve.experiments.config.calibration import read_calibration, write_calibration
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.paths import packaged_configs

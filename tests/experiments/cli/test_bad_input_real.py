@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.experiments.small_experiments import CommandLine, small, write
+from tests.experiments.helpers.small_experiments import CommandLine, small, write
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -9,8 +9,8 @@ from itertools import count
 
 import pytest
 
-from tests.experiments.small_experiments import small, write
-from tests.experiments.small_profiles import interrupt_after, only_folder
+from tests.experiments.helpers.small_experiments import small, write
+from tests.experiments.helpers.small_profiles import interrupt_after, only_folder
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

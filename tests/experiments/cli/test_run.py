@@ -12,7 +12,7 @@ from time import sleep
 
 import pytest
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from tests.paths import ROOT
 from twinserve.experiments.cli.main import COMMANDS
 

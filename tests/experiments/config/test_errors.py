@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from twinserve.experiments.errors import ConfigError
 
 WRONG = [

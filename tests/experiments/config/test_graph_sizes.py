@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.experiments.small_experiments import small
+from tests.experiments.helpers.small_experiments import small
 from twinserve.experiments.backends.simulated import build_simulation
 from twinserve.experiments.config.load import experiment_of
 from twinserve.experiments.identity import identify

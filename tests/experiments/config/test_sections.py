@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 import pytest
 from pydantic import ValidationError
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from twinserve.experiments.config.engine import EngineSection
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.load import experiment_of, load_experiment

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.experiments.records import Life, make_record, refused
+from tests.experiments.helpers.records import Life, make_record, refused
 from twinserve.experiments.metrics import MetricsConfig, SloConfig, compute_metrics
 
 

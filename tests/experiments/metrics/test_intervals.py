@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tests.experiments.records import Life, make_record
+from tests.experiments.helpers.records import Life, make_record
 from twinserve.experiments.metrics import MetricsConfig, aggregate_seeds, compute_metrics, mean_over_seeds
 from twinserve.experiments.metrics.intervals import bootstrap_intervals, quantile_interval
 

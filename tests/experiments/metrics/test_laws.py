@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.experiments.records import Life, make_record, refused
+from tests.experiments.helpers.records import Life, make_record, refused
 from twinserve.experiments.metrics import MetricsConfig, compute_metrics, request_latencies
 
 REASONS = st.sampled_from(["length", "stop", "abort", "kv_capacity", None])

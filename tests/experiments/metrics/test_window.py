@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tests.experiments.records import Life, make_record, refused
+from tests.experiments.helpers.records import Life, make_record, refused
 from twinserve.experiments.metrics import MetricsConfig, compute_metrics
 
 SECOND = 1000

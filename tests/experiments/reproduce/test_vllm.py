@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.experiments.measured_folders import copy_kernels
+from tests.experiments.helpers.measured_folders import copy_kernels
 from tests.paths import TRACES
 from twinserve.experiments.calibrate.kernel_folder import vllm_capture_sizes
 from twinserve.experiments.cli.main import main

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.sweep.config import ExecutorSection
 from twinserve.experiments.sweep.executors import make_executor
+from twinserve.experiments.sweep.sweep_config import ExecutorSection
 
 
 def double(number):

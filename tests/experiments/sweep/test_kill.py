@@ -14,7 +14,7 @@ from time import sleep
 import pyarrow.parquet as pq
 import pytest
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from tests.paths import ROOT
 
 NUM_RUNS = 40

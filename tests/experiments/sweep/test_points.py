@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.experiments.small_experiments import small, write
+from tests.experiments.helpers.small_experiments import small, write
 from twinserve.experiments.config.load import validate
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.overrides import parse_override
-from twinserve.experiments.sweep.config import SweepConfig
 from twinserve.experiments.sweep.points import load_sweep
+from twinserve.experiments.sweep.sweep_config import SweepConfig
 
 
 def points(**sweep):

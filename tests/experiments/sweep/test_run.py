@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from tests.experiments.small_experiments import CommandLine, small, write
+from tests.experiments.helpers.small_experiments import CommandLine, small, write
 from twinserve.experiments.sweep import run as sweep_module
 
 MATRIX = {"engine.policy": ["mixed", "static"], "engine.max_num_batched_tokens": [32, 64]}

@@ -9,8 +9,8 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.experiments.real_runs import change_column, edit, run_real
-from tests.experiments.small_experiments import write
+from tests.experiments.helpers.real_runs import change_column, edit, run_real
+from tests.experiments.helpers.small_experiments import write
 from twinserve.experiments.settings.paths import packaged_configs
 from twinserve.experiments.settings.yaml_loader import read_yaml
 from twinserve.experiments.validation.figures import FIGURES
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(twinserve, eventful_run, tm
 
 
 def test_a_folder_that_is_interrupted_keeps_what_had_finished(twinserve, sweep_folder, tmp_path, monkeypatch):
-    from twinserve.experiments.validation import folder as folders
+    from twinserve.experiments.validation import run_folders as folders
 
     def second_is_interrupted(run, source):
         if run.folder.name == "second":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyarrow import parquet
 
-from tests.experiments.real_runs import change_column, edit
+from tests.experiments.helpers.real_runs import change_column, edit
 
 
 @pytest.mark.parametrize(

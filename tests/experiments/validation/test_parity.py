@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.experiments.real_runs import run_real
+from tests.experiments.helpers.real_runs import run_real
 from twinserve.experiments.validation.controls import as_sent, first_quoted_from_cache, run_controls
 from twinserve.experiments.validation.decisions import decision_columns, encode, first_difference
 from twinserve.experiments.validation.parity import check_log, check_parity, replay

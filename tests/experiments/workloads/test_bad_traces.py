@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.workload_builders import trace
+from tests.experiments.helpers.workload_builders import trace
 from twinserve.experiments.errors import ConfigError
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"

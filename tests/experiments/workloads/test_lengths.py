@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from tests.experiments.workload_builders import TINY
+from tests.experiments.helpers.workload_builders import TINY
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.workloads.lengths import LengthConfig, draw_lengths
 

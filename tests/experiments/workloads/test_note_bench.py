@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.experiments.workload_builders import arrivals_ns, build, input_lens, output_lens
+from tests.experiments.helpers.workload_builders import arrivals_ns, build, input_lens, output_lens
 from tests.paths import real_trace
 from twinserve.real_backend.inputs.token_ids import prompt_token_ids
 from twinserve.sched_core.requests.prompt import TokenIds

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.experiments.workload_builders import POISSON, arrivals_ns, input_lens, output_lens, trace
+from tests.experiments.helpers.workload_builders import POISSON, arrivals_ns, input_lens, output_lens, trace
 from tests.paths import real_trace
 from twinserve.experiments.config.load import load_experiment
 from twinserve.experiments.settings.overrides import parse_override

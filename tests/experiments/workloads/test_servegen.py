@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.experiments.workload_builders import TINY, arrivals_ns, build, input_lens, output_lens
+from tests.experiments.helpers.workload_builders import TINY, arrivals_ns, build, input_lens, output_lens
 from tests.paths import real_trace
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.workloads import ServeGenConfig, input_files
+from twinserve.experiments.workloads import ServeGenConfig, workload_files
 
 
 def servegen(**keys: object) -> object:
@@ -74,7 +74,7 @@ def test_first_prompts_only() -> None:
 
 def test_input_files_are_two_for_each_client() -> None:
     config = ServeGenConfig(kind="servegen", path="servegen", duration_s=1.0, clients=(2,))
-    assert [path.name for path in input_files(config, TINY)] == ["chunk-2-trace.csv", "chunk-2-dataset.json"]
+    assert [path.name for path in workload_files(config, TINY)] == ["chunk-2-trace.csv", "chunk-2-dataset.json"]
 
 
 def test_missing_folder_and_client_are_named() -> None:
@@ -111,4 +111,4 @@ def test_real_clients_send_at_their_measured_rates() -> None:
     workload = servegen(path=path, duration_s=60.0, clients=[12, 14])
     rates = {name: count / 60 for name, count in Counter(clients(workload)).items()}
     assert rates["chunk-12"] == pytest.approx(62.8, rel=0.1)
-    assert len(input_files(ServeGenConfig(kind="servegen", path=path, duration_s=1.0), TINY)) == 12
+    assert len(workload_files(ServeGenConfig(kind="servegen", path=path, duration_s=1.0), TINY)) == 12

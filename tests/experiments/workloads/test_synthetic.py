@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.experiments.workload_builders import POISSON, arrivals_ns, build, input_lens, output_lens, synthetic
+from tests.experiments.helpers.workload_builders import POISSON, arrivals_ns, build, input_lens, output_lens, synthetic
 from twinserve.experiments.errors import ConfigError
 from twinserve.sched_core.events import Finished, FinishReason
 from twinserve.sched_core.requests.prompt import Segment

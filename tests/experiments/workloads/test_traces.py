@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tests.experiments.workload_builders import POISSON, TINY, arrivals_ns, input_lens, output_lens, trace
+from tests.experiments.helpers.workload_builders import POISSON, TINY, arrivals_ns, input_lens, output_lens, trace
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.workloads import TraceConfig, input_files
+from twinserve.experiments.workloads import TraceConfig, workload_files
 from twinserve.sched_core.requests.prompt import Segment
 
 
@@ -169,7 +169,7 @@ def test_missing_file_is_named_with_its_key_and_a_remedy() -> None:
 
 def test_input_files_are_those_that_are_read() -> None:
     config = TraceConfig(kind="trace", format="vidur", path="vidur.csv")
-    assert input_files(config, TINY) == (TINY / "vidur.csv",)
+    assert workload_files(config, TINY) == (TINY / "vidur.csv",)
 
 
 @pytest.mark.parametrize(

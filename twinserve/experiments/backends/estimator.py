@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from twinserve.sched_core.features import StepFeatures
 from twinserve.sched_core.policies.interfaces import StepTimeEstimator
-from twinserve.sim_backend.calibration.cost_model import (
+from twinserve.sim_backend.calibration.calibrated import (
     CalibratedCostModel,
 )
 from twinserve.sim_backend.cost_model import CostModel

@@ -18,7 +18,7 @@ from twinserve.run_core.session import ProgressListener, Session
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.dispatch import CaptureSizes
 from twinserve.sched_core.policies.registry import Policies
-from twinserve.sim_backend.calibration.cost_model import (
+from twinserve.sim_backend.calibration.calibrated import (
     CalibrationRangeWarning,
 )
 from twinserve.sim_backend.cost_model import CostModel

@@ -1,1 +1,1 @@
-"""``twinserve bench-engine``: the real engine beside published engines and the limits of its device."""
+"""``twinserve bench-engine``: the real engine compared with published engines and with its device's limits."""

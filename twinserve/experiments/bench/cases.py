@@ -1,4 +1,4 @@
-"""The rows of the table: runs of the workload, and single steps."""
+"""The rows of the benchmark: runs of the workload, and single steps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ServingCase:
         return f"{self.budget} / {self.seqs}, {rate}, {'eager' if self.eager else 'graphs'}"
 
     def settings(self) -> dict[str, Any]:
-        """What the row sets in the experiment."""
+        """The experiment settings of the row."""
         values = (
             "real",
             self.budget,

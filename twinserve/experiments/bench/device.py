@@ -1,4 +1,4 @@
-"""The device and model that a benchmark is about."""
+"""The device and model that a benchmark measures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from twinserve.experiments.backends.real import check_real, probe_engine
-from twinserve.experiments.bench.limits import measured_hardware, write_catalog_files
+from twinserve.experiments.bench.device_limits import measured_hardware, write_catalog_files
 from twinserve.experiments.bench.published import is_comparable
 from twinserve.experiments.config.load import Experiment
 from twinserve.run_core.model_config import ModelConfig
@@ -28,13 +28,13 @@ class Device:
     comparable: bool
 
 
-def probe(experiment: Experiment, out: Path) -> Device:
+def probe_device(experiment: Experiment, out: Path) -> Device:
     """Measures the device; writes hardware.yaml and model.yaml below ``out``.
 
     Raises:
         ConfigError: there is no such device or model, or the folder cannot be written.
     """
-    with experiment.blamed():
+    with experiment.errors_name_source():
         check_real(experiment)
         found = probe_engine(experiment)
     peaks = None if found.peaks is None else asdict(found.peaks)

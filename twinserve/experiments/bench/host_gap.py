@@ -1,16 +1,16 @@
-"""The part of a decode step's interval in which the device waits for the host."""
+"""The host gap of decode steps: the time in which the device waits for the host."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from twinserve.run_core.record import Columns
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostGap:
+class GapFigures:
     """Gaps (ms) of the ``num_steps`` decode steps with ``num_rows`` rows, the most that a run reached."""
 
     num_rows: int
@@ -19,7 +19,7 @@ class HostGap:
     mean_ms: float
 
 
-def host_gap(steps: Mapping[str, Sequence[Any]]) -> HostGap | None:
+def host_gap(steps: Columns) -> GapFigures | None:
     """From the columns of steps.parquet; None where no device was timed or no step was of decodes only."""
     timed = np.array([span is not None for span in steps["device_ns"]], dtype=bool)
     num_rows, num_tokens = np.array(steps["num_rows"]), np.array(steps["num_tokens"])
@@ -30,4 +30,6 @@ def host_gap(steps: Mapping[str, Sequence[Any]]) -> HostGap | None:
     chosen &= num_rows == most
     device_ns = np.array([span or 0 for span in steps["device_ns"]])
     gaps = (np.array(steps["end_ns"]) - np.array(steps["start_ns"]) - device_ns)[chosen] / 1e6
-    return HostGap(num_rows=most, num_steps=len(gaps), median_ms=float(np.median(gaps)), mean_ms=float(np.mean(gaps)))
+    return GapFigures(
+        num_rows=most, num_steps=len(gaps), median_ms=float(np.median(gaps)), mean_ms=float(np.mean(gaps))
+    )

@@ -1,4 +1,4 @@
-"""Steps taken apart, as a picture: where the time goes, above what the device's peaks allow."""
+"""The picture of step breakdowns: measured time by part above its floor."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from twinserve.experiments.bench.report import StepParts
-from twinserve.experiments.bench.table import PART_TITLES
+from twinserve.experiments.bench.bench_report import StepParts
+from twinserve.experiments.bench.bench_table import PART_TITLES
 from twinserve.experiments.plots.style import OKABE_ITO, save, stacked_panels
 
 _GAP, _PAUSE = "host gap", "between kernels"
@@ -46,10 +46,10 @@ def _measured(step: StepParts) -> dict[str, float]:
 
 
 def _stack(
-    axis: Any, place: int, lengths: Mapping[str, float], colours: Mapping[str, str], *, labelled: bool = False
+    axis: Any, position: int, lengths: Mapping[str, float], colours: Mapping[str, str], *, labelled: bool = False
 ) -> None:
     left = 0.0
     for name, length in lengths.items():
         label = name if labelled else "_nolegend_"
-        axis.barh(place, length, left=left, height=0.7, color=colours[name], label=label)
+        axis.barh(position, length, left=left, height=0.7, color=colours[name], label=label)
         left += length

@@ -1,4 +1,4 @@
-"""What other engines reach on an H200: Qwen3-8B in bfloat16, random weights, the note's 256 requests.
+"""Published H200 figures of other engines: Qwen3-8B in bfloat16, random weights, the note's 256 requests.
 
 vLLM 0.24.0 (FA3, graphs and torch.compile unless eager), nano-vllm and nano-vllm-v1 (flash-attn 2.8.3), measured on one
 H200 on 2026-11-30; docs/results-h200.md has more of each.

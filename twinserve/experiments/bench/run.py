@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Protocol
 
+from twinserve.experiments.bench.bench_report import BenchReport, BenchRow
 from twinserve.experiments.bench.cases import HOST_GAP, LARGE, Selection, ServingCase
-from twinserve.experiments.bench.device import Device, probe
-from twinserve.experiments.bench.report import BenchReport, Row
+from twinserve.experiments.bench.device import Device, probe_device
 from twinserve.experiments.bench.serving import host_gap_row, serving_row
 from twinserve.experiments.bench.session import Session
 from twinserve.experiments.bench.steps import step_parts, step_row, time_steps
@@ -22,7 +22,7 @@ class Screen(Protocol):
     def bar(self, title: str, unit: str) -> LateProgress:
         """A progress bar."""
 
-    def done(self, row: Row) -> None:
+    def done(self, row: BenchRow) -> None:
         """A row is finished."""
 
 
@@ -37,7 +37,7 @@ def run_bench(session: Session, selection: Selection, screen: Screen) -> BenchRe
     session.check()
     experiments = {case.name: session.experiment(case.name, case.settings()) for case in (*selection.serving, LARGE)}
     large = experiments[LARGE.name]
-    device = probe(large, session.out)
+    device = probe_device(large, session.out)
     serving_rows = _serving_rows(session, selection, experiments, device, screen)
     with screen.bar("single steps", "steps") as bar:
         timings, engine = time_steps(large, selection.steps, session.repeats, bar.update)
@@ -56,11 +56,11 @@ def run_bench(session: Session, selection: Selection, screen: Screen) -> BenchRe
 
 def _serving_rows(
     session: Session, selection: Selection, experiments: dict[str, Experiment], device: Device, screen: Screen
-) -> list[Row]:
-    rows: list[Row] = []
+) -> list[BenchRow]:
+    rows: list[BenchRow] = []
     runs: dict[str, FinishedRun | None] = {}
 
-    def run(case: ServingCase) -> Row:
+    def run(case: ServingCase) -> BenchRow:
         with screen.bar(case.title, "requests") as bar:
             row, runs[case.name] = serving_row(case, experiments[case.name], device, session, bar.update)
         return row

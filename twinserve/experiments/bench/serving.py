@@ -1,4 +1,4 @@
-"""Rows that are runs of the workload, and the host gap that one of them shows."""
+"""Measures the rows that are runs of the workload, and the host gap of one of them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from twinserve.experiments.backends.backend_run import Progress
+from twinserve.experiments.bench.bench_report import BenchRow, Figures
 from twinserve.experiments.bench.cases import HOST_GAP, HOST_GAP_TITLE, TAILS, ServingCase
 from twinserve.experiments.bench.device import Device
+from twinserve.experiments.bench.device_limits import limit_settings
 from twinserve.experiments.bench.host_gap import host_gap
-from twinserve.experiments.bench.limits import limit_settings
 from twinserve.experiments.bench.published import PUBLISHED
-from twinserve.experiments.bench.report import Figures, Row
 from twinserve.experiments.bench.session import Session
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import DeviceError, RunError
-from twinserve.experiments.files.parquet import read_columns
 from twinserve.experiments.run import FinishedRun, run_experiment
+from twinserve.experiments.store.run_folder import read_run_folder
 
 LIMITS = "limits"
 _GAP_UNIT = "median / mean, ms"
@@ -24,7 +24,7 @@ _GAP_UNIT = "median / mean, ms"
 
 def serving_row(
     case: ServingCase, experiment: Experiment, device: Device, session: Session, on_progress: Progress
-) -> tuple[Row, FinishedRun | None]:
+) -> tuple[BenchRow, FinishedRun | None]:
     """The row of one run, and the run unless the device could not make it.
 
     Raises:
@@ -35,8 +35,8 @@ def serving_row(
         finished = run_experiment(experiment, session.out, force=session.force, on_progress=on_progress)
     except (DeviceError, RunError) as error:
         failed = isinstance(error, RunError)
-        return Row(name=case.name, title=case.title, unit=unit, reason=error.message, failed=failed), None
-    row = Row(
+        return BenchRow(name=case.name, title=case.title, unit=unit, reason=error.message, failed=failed), None
+    row = BenchRow(
         name=case.name,
         title=case.title,
         unit=unit,
@@ -49,14 +49,16 @@ def serving_row(
     return row, finished
 
 
-def host_gap_row(finished: FinishedRun | None) -> Row:
+def host_gap_row(finished: FinishedRun | None) -> BenchRow:
     """The row of the host gap, from the steps of a stored run."""
     if finished is None:
-        return Row(name=HOST_GAP, title=HOST_GAP_TITLE, unit=_GAP_UNIT, reason="its run could not be made")
-    gap = host_gap(read_columns(finished.folder / "steps.parquet"))
+        return BenchRow(name=HOST_GAP, title=HOST_GAP_TITLE, unit=_GAP_UNIT, reason="its run could not be made")
+    gap = host_gap(read_run_folder(finished.folder).record.steps)
     if gap is None:
-        return Row(name=HOST_GAP, title=HOST_GAP_TITLE, unit=_GAP_UNIT, figures={"median_ms": None, "mean_ms": None})
-    return Row(
+        return BenchRow(
+            name=HOST_GAP, title=HOST_GAP_TITLE, unit=_GAP_UNIT, figures={"median_ms": None, "mean_ms": None}
+        )
+    return BenchRow(
         name=HOST_GAP,
         title=HOST_GAP_TITLE,
         unit=_GAP_UNIT,

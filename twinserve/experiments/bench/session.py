@@ -1,4 +1,4 @@
-"""The settings of one benchmark: which experiment each row is."""
+"""The settings of one benchmark, and the experiment of each row."""
 
 from __future__ import annotations
 

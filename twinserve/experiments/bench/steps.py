@@ -1,4 +1,4 @@
-"""Single steps of the engine: how long they take, and where the time goes."""
+"""Measures single steps of the engine: their time, and its breakdown by part."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from twinserve.experiments.backends.backend_run import Progress
 from twinserve.experiments.backends.real import time_engine_steps
+from twinserve.experiments.bench.bench_report import BenchRow, Figures, StepParts
 from twinserve.experiments.bench.cases import StepCase
 from twinserve.experiments.bench.device import Device
-from twinserve.experiments.bench.limits import step_floors, whole_step_floor
-from twinserve.experiments.bench.report import Figures, Row, StepParts
+from twinserve.experiments.bench.device_limits import step_floors, whole_step_floor
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import DeviceError
 from twinserve.real_backend.bench.results import StepTiming
@@ -33,18 +33,18 @@ def time_steps(
     if not rows:
         return {}, {}
     try:
-        with experiment.blamed():
+        with experiment.errors_name_source():
             timings, facts = time_engine_steps(experiment, rows, repeats, on_progress)
     except DeviceError as error:
         return {name: StepTiming(name=name, error=error.message) for name in rows}, {}
     return {timing.name: timing for timing in timings}, facts
 
 
-def step_row(case: StepCase, timing: StepTiming, device: Device) -> Row:
+def step_row(case: StepCase, timing: StepTiming, device: Device) -> BenchRow:
     """The row of one step; its limit is the floor of matrix products, attention and head."""
     title = f"step of {case.title}, graphs"
     if timing.error is not None:
-        return Row(name=case.name, title=title, unit=_UNIT, reason=timing.error)
+        return BenchRow(name=case.name, title=title, unit=_UNIT, reason=timing.error)
     limit: Figures = {}
     if device.hardware is not None:
         floor = whole_step_floor(step_floors(device.hardware, device.model, case.rows))
@@ -52,7 +52,7 @@ def step_row(case: StepCase, timing: StepTiming, device: Device) -> Row:
     figures = {"device_ms": timing.device_ms, "step_ms": timing.step_ms}
     eager = timing.graph_mode == "eager" and timing.device_ms is not None
     note = "no graph of this size: eager" if eager else None
-    return Row(name=case.name, title=title, unit=_UNIT, figures=figures, limit=limit, note=note)
+    return BenchRow(name=case.name, title=title, unit=_UNIT, figures=figures, limit=limit, note=note)
 
 
 def step_parts(case: StepCase, timing: StepTiming, device: Device) -> StepParts:

@@ -1,1 +1,1 @@
-"""Folders of measured steps -> a calibration file with its errors and a picture."""
+"""Fits a calibration to folders of measured steps, and reports its errors."""

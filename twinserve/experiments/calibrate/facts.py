@@ -1,4 +1,4 @@
-"""What was measured, in the words of a folder's manifest, and whether folders measured the same thing."""
+"""The engine and GPU behind measured steps, and a check that several folders measured the same ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.store.manifest_facts import known_capture_sizes, known_count, known_text
-from twinserve.experiments.store.run_store import MANIFEST
+from twinserve.experiments.files.names import MANIFEST
+from twinserve.experiments.store.manifest_facts import manifest_capture_sizes, manifest_count, manifest_text
 from twinserve.sched_core.dispatch import CaptureSizes
 from twinserve.sim_backend.calibration.values import MeasuredEngine
+from twinserve.sim_backend.fitting.measured import MeasuredSteps
 
 SAME = ("gpu", "model", "dtype", "attention_backend", "block_size", "capture_sizes")
-"""What folders must agree on to be fitted together."""
+"""Facts that folders must share to be fitted together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,19 @@ class Facts:
     timed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The measured steps of one folder.
+
+    ``origin`` describes them in a calibration's origin; ``notes`` are lines for the user.
+    """
+
+    facts: Facts
+    steps: MeasuredSteps
+    origin: str
+    notes: tuple[str, ...] = ()
+
+
 def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts:
     """The facts in a manifest of a real run or of a profile; a run's block size must have been put into it.
 
@@ -34,13 +48,13 @@ def facts_of(folder: Path, manifest: Mapping[str, Any], *, timed: bool) -> Facts
     """
     path = folder / MANIFEST
     engine = MeasuredEngine(
-        gpu=known_text(manifest, "device", path),
-        model=known_text(manifest, "model", path),
-        dtype=known_text(manifest, "dtype", path),
-        attention_backend=known_text(manifest, "attention_backend", path),
-        num_blocks=known_count(manifest, "num_blocks", path),
-        block_size=known_count(manifest, "block_size", path),
-        capture_sizes=known_capture_sizes(manifest, path),
+        gpu=manifest_text(manifest, "device", path),
+        model=manifest_text(manifest, "model", path),
+        dtype=manifest_text(manifest, "dtype", path),
+        attention_backend=manifest_text(manifest, "attention_backend", path),
+        num_blocks=manifest_count(manifest, "num_blocks", path),
+        block_size=manifest_count(manifest, "block_size", path),
+        capture_sizes=manifest_capture_sizes(manifest, path),
     )
     return Facts(folder=folder, engine=engine, timed=timed)
 
@@ -60,7 +74,7 @@ def check_agreement(facts: Sequence[Facts]) -> None:
 
 
 def _pairs(first: Facts, other: Facts) -> dict[str, tuple[str, str]]:
-    """What must agree, in words."""
+    """The facts that must be equal, as text."""
     pairs = {name: (getattr(first.engine, name), getattr(other.engine, name)) for name in SAME}
     pairs["whether the device was timed"] = (first.timed, other.timed)
     return {name: (_shown(here), _shown(there)) for name, (here, there) in pairs.items()}

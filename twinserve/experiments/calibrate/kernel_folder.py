@@ -1,4 +1,4 @@
-"""LLMServingSim's kernel profile: dense.csv, per_sequence.csv, attention.csv and meta.yaml."""
+"""Reads LLMServingSim's kernel times (dense.csv, per_sequence.csv, attention.csv, meta.yaml) as steps."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from twinserve.experiments.calibrate.facts import Facts
-from twinserve.experiments.calibrate.source import Source
+from twinserve.experiments.calibrate.facts import Facts, Source
 from twinserve.experiments.config.catalog import load_model
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.yaml_loader import read_yaml
 from twinserve.experiments.workloads.formats.reading import read_csv, seconds, whole_number
 from twinserve.sched_core.dispatch import CaptureSizes
-from twinserve.sim_backend.calibration.arrays import Floats
+from twinserve.sim_backend.arrays import Floats
 from twinserve.sim_backend.calibration.values import MeasuredEngine
 from twinserve.sim_backend.fitting.kernels import EngineLimits, KernelProfile, kernel_steps
 
+META, DENSE, PER_SEQUENCE, ATTENTION = "meta.yaml", "dense.csv", "per_sequence.csv", "attention.csv"
+"""LLMServingSim's file names."""
 LAYERS_OF_A_BLOCK: Mapping[str, int] = MappingProxyType(
     {
         "layernorm": 2,  # before attention and before the MLP
@@ -40,7 +41,7 @@ DTYPES: Mapping[str, str] = MappingProxyType({"bf16": "bfloat16", "fp16": "float
 LARGEST_GRAPH = 512
 
 
-def read_kernel_folder(folder: Path, num_blocks: int | None = None) -> Source:
+def kernel_source(folder: Path, num_blocks: int | None = None) -> Source:
     """Steps of vLLM put together from kernel times; the folder does not know the KV pool, so ``num_blocks`` is needed.
 
     Graphs are those that vLLM captures by default for the profile's ``max_num_seqs``.
@@ -50,7 +51,7 @@ def read_kernel_folder(folder: Path, num_blocks: int | None = None) -> Source:
     """
     if num_blocks is None:
         raise ConfigError("kernel times know of no KV pool; give the engine's number of blocks", key="--num-blocks")
-    meta = read_yaml(folder / "meta.yaml")
+    meta = read_yaml(folder / META)
     engine = _section(meta, "engine_effective", folder)
     seqs, tokens, block_size = (
         _count(engine, name, folder) for name in ("max_num_seqs", "max_num_batched_tokens", "block_size")
@@ -71,9 +72,9 @@ def read_kernel_folder(folder: Path, num_blocks: int | None = None) -> Source:
         capture_sizes=measured.capture_sizes,
     )
     steps = kernel_steps(_profile(folder, measured), limits)
-    words = f"{len(steps)} steps put together from LLMServingSim's kernel times {folder.name} (MIT)"
+    origin = f"{len(steps)} steps put together from LLMServingSim's kernel times {folder.name} (MIT)"
     facts = Facts(folder=folder, engine=measured, timed=True)
-    return Source(facts, steps, words, (f"{folder.name} holds kernel times only: the host gap is zero",))
+    return Source(facts, steps, origin, (f"{folder.name} holds kernel times only: the host gap is zero",))
 
 
 def vllm_capture_sizes(max_num_seqs: int) -> CaptureSizes:
@@ -88,9 +89,9 @@ def _profile(folder: Path, engine: MeasuredEngine) -> KernelProfile:
     often = {name: times * num_layers for name, times in LAYERS_OF_A_BLOCK.items()} | dict.fromkeys(LAYERS_OF_A_STEP, 1)
     return KernelProfile(
         num_layers=num_layers,
-        dense=_summed(folder / "dense.csv", "tokens", often),
-        head=_summed(folder / "per_sequence.csv", "sequences", {"lm_head": 1, "sampler": 1}),
-        attention=_attention(folder / "attention.csv"),
+        dense=_summed(folder / DENSE, "tokens", often),
+        head=_summed(folder / PER_SEQUENCE, "sequences", {"lm_head": 1, "sampler": 1}),
+        attention=_attention(folder / ATTENTION),
     )
 
 
@@ -119,7 +120,7 @@ def _attention(path: Path) -> Any:
 def _section(meta: Mapping[str, Any], name: str, folder: Path) -> Mapping[str, Any]:
     section = meta.get(name)
     if not isinstance(section, dict):
-        raise ConfigError("is missing; it says how the engine was set up", file=folder / "meta.yaml", key=name)
+        raise ConfigError("is missing; it says how the engine was set up", file=folder / META, key=name)
     return section
 
 
@@ -127,5 +128,5 @@ def _count(engine: Mapping[str, Any], name: str, folder: Path) -> int:
     value = engine.get(name)
     if not isinstance(value, int) or value < 1:
         key = f"engine_effective.{name}"
-        raise ConfigError(f"got {value!r}; expected a whole number", file=folder / "meta.yaml", key=key)
+        raise ConfigError(f"got {value!r}; expected a whole number", file=folder / META, key=key)
     return value

@@ -1,4 +1,4 @@
-"""From folders to a calibration, with everything that its report shows."""
+"""Fits a calibration to folders and collects everything that its report shows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from twinserve.experiments.calibrate.facts import check_agreement
+from twinserve.experiments.calibrate.facts import Source, check_agreement
 from twinserve.experiments.calibrate.readers import read_source
-from twinserve.experiments.calibrate.source import Source
 from twinserve.experiments.errors import ConfigError
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sim_backend.calibration.values import Calibration
@@ -107,11 +106,11 @@ def _left_out(steps: MeasuredSteps, calibration: Calibration) -> list[str]:
 
 
 def _origin(sources: Sequence[Source], judges: Sequence[Source]) -> str:
-    apart = ", ".join(judged.words for judged in judges)
+    apart = ", ".join(judged.origin for judged in judges)
     what = f"on {apart}, none of which was fitted" if judges else "on about a fifth of them, which was not fitted"
     timed = sources[0].facts.timed
     how = (
         "device times, and the host gap to the rest of each interval" if timed else "whole intervals (no device times)"
     )
-    fitted = ", ".join(source.words for source in sources)
+    fitted = ", ".join(source.origin for source in sources)
     return f"`twinserve calibrate`: terms fitted to {how}, of {fitted}. held_out is the error {what}."

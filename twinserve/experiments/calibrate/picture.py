@@ -1,4 +1,4 @@
-"""A calibration's predictions against what was measured, as a picture."""
+"""The picture of a calibration: predicted against measured step times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reader a folder of measured steps needs: a profile, an ordinary real run, or LLMServingSim's kernel times."""
+"""Chooses the reader of a folder: a profile, a real run, or LLMServingSim's kernel times."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from twinserve.experiments.calibrate.kernel_folder import read_kernel_folder
-from twinserve.experiments.calibrate.source import Source
-from twinserve.experiments.calibrate.step_folders import read_profile, read_run
+from twinserve.experiments.calibrate.facts import Source
+from twinserve.experiments.calibrate.kernel_folder import ATTENTION, kernel_source
+from twinserve.experiments.calibrate.step_folders import profile_source, run_source
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.names import PROFILE, STEPS
 
 READERS: Mapping[str, Callable[[Path, int | None], Source]] = MappingProxyType(
-    {"profile.parquet": read_profile, "steps.parquet": read_run, "attention.csv": read_kernel_folder}
+    {PROFILE: profile_source, STEPS: run_source, ATTENTION: kernel_source}
 )
 """By the file that marks a folder of the kind."""
 
@@ -29,5 +30,5 @@ def read_source(folder: Path, num_blocks: int | None = None) -> Source:
     what = "is none of these" if folder.is_dir() else "is no folder"
     inner = next(iter(sorted(path.parent for path in folder.glob("*/*.parquet"))), None)
     hint = f" (did you mean {inner}?)" if inner is not None else ""
-    kinds = "a profile (profile.parquet), a real run (steps.parquet) or LLMServingSim's kernel times (attention.csv)"
+    kinds = f"a profile ({PROFILE}), a real run ({STEPS}) or LLMServingSim's kernel times ({ATTENTION})"
     raise ConfigError(f"{what}: {kinds}; give one{hint}", file=folder)

@@ -1,4 +1,4 @@
-"""Profiles and ordinary real runs as measured steps."""
+"""Reads profiles and real runs as measured steps."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from pathlib import Path
 
 import numpy as np
 
-from twinserve.experiments.calibrate.facts import facts_of
-from twinserve.experiments.calibrate.source import Source
+from twinserve.experiments.calibrate.facts import Source, facts_of
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.files.strict_json import read_object
-from twinserve.experiments.settings.yaml_loader import read_yaml
-from twinserve.experiments.store.run_store import CONFIG, MANIFEST
-from twinserve.experiments.store.step_columns import COUNTS, StepColumns, read_step_columns
-from twinserve.sim_backend.calibration.arrays import Bools, Floats, Matrix
+from twinserve.experiments.store.profile_folder import read_profile_steps
+from twinserve.experiments.store.run_folder import read_config, read_manifest, read_run_steps
+from twinserve.experiments.store.step_columns import COUNTS, StepColumns
+from twinserve.sim_backend.arrays import Bools, Floats, Matrix
 from twinserve.sim_backend.calibration.recent_work import recent_shares, unknown_shares
+from twinserve.sim_backend.fitting.held_out import held_out_blocks, held_out_shapes
 from twinserve.sim_backend.fitting.measured import MeasuredSteps, join
-from twinserve.sim_backend.fitting.split import held_out_blocks, held_out_shapes
 
 STARTED_BELOW = 1 << 20
 NO_FACTS = "it says what was measured; measure again"
 SHAPE = tuple(name for name in COUNTS if name != "num_started")
 
 
-def read_run(folder: Path, num_blocks: int | None = None) -> Source:
+def run_source(folder: Path, num_blocks: int | None = None) -> Source:
     """The steps of an ordinary real run; every fifth block of steps is held out.
 
     A step's interval starts at its own boundary, so that idle waits are in none.
@@ -31,11 +29,11 @@ def read_run(folder: Path, num_blocks: int | None = None) -> Source:
     Raises:
         ConfigError: a simulated or unfinished run, or a damaged one.
     """
-    manifest = read_object(folder / MANIFEST, NO_FACTS)
+    manifest = read_manifest(folder, NO_FACTS)
     if manifest.get("backend") != "real":
         raise ConfigError("is not a real run; its step times come from a cost model", file=folder)
-    engine = read_yaml(folder / CONFIG).get("engine")
-    columns = read_step_columns(folder / "steps.parquet", ("step_id", "start_ns", "end_ns", "device_ns"))
+    engine = read_config(folder).get("engine")
+    columns = read_run_steps(folder, ("step_id", "start_ns", "end_ns", "device_ns"))
     start = columns.numbers("start_ns")
     interval = _positive(columns, columns.numbers("end_ns") - start)
     shares = _shares(columns, start, interval, np.zeros(len(start)))
@@ -45,7 +43,7 @@ def read_run(folder: Path, num_blocks: int | None = None) -> Source:
     return Source(facts, steps, f"{len(steps)} steps of the run {folder.name}")
 
 
-def read_profile(folder: Path, num_blocks: int | None = None) -> Source:
+def profile_source(folder: Path, num_blocks: int | None = None) -> Source:
     """A profile: shapes launched alone (medians over their repeats), and steps of short runs of the whole engine.
 
     About a fifth of the shapes and every fifth block of the runs' steps are held out.
@@ -53,20 +51,20 @@ def read_profile(folder: Path, num_blocks: int | None = None) -> Source:
     Raises:
         ConfigError: a damaged profile.
     """
-    manifest = read_object(folder / MANIFEST, NO_FACTS)
-    columns = read_step_columns(folder / "profile.parquet", ("source", "shape_id", "interval_ns", "device_ns"))
-    in_loop = columns.words("source") == "engine"
+    manifest = read_manifest(folder, NO_FACTS)
+    columns = read_profile_steps(folder, ("source", "shape_id", "interval_ns", "device_ns"))
+    in_loop = columns.texts("source") == "engine"
     interval, shape, started = (columns.numbers(name) for name in ("interval_ns", "shape_id", "num_started"))
     _positive(columns, interval)
     start = np.cumsum(interval) - interval  # an engine run is never idle
     shares = _shares(columns, start, interval, np.where(in_loop, shape, -1))
-    runs = _run_steps(columns, interval, _place_within(shape), shares).where(in_loop)
+    runs = _run_steps(columns, interval, _index_within(shape), shares).where(in_loop)
     shapes = _shapes(columns, interval, shape * STARTED_BELOW + started, ~in_loop)
     steps = join([part for part in (shapes, runs) if len(part)])
     facts = facts_of(folder, _with_blocks(manifest, num_blocks), timed=steps.timed_on_device)
-    words = f"{len(shapes)} shapes and {len(runs)} steps of short runs of the profile {folder.name}"
+    origin = f"{len(shapes)} shapes and {len(runs)} steps of short runs of the profile {folder.name}"
     return Source(
-        facts, steps, words, _notes(folder, complete=manifest.get("complete") is True, has_runs=in_loop.any())
+        facts, steps, origin, _notes(folder, complete=manifest.get("complete") is True, has_runs=in_loop.any())
     )
 
 
@@ -89,14 +87,14 @@ def _positive(columns: StepColumns, interval_ns: Floats) -> Floats:
     return interval_ns
 
 
-def _run_steps(columns: StepColumns, interval_ns: Floats, place: Floats, shares: Matrix) -> MeasuredSteps:
+def _run_steps(columns: StepColumns, interval_ns: Floats, index: Floats, shares: Matrix) -> MeasuredSteps:
     return MeasuredSteps(
         features=columns.counts(),
         modes=columns.modes(),
         interval_ns=interval_ns,
         device_ns=columns.device_ns(),
         in_loop=np.ones(len(interval_ns), dtype=bool),
-        held_out=held_out_blocks(place),
+        held_out=held_out_blocks(index),
         spread_percent=np.full(len(interval_ns), np.nan),
         shares=shares,
     )
@@ -115,13 +113,13 @@ def _shares(columns: StepColumns, start_ns: Floats, interval_ns: Floats, run: Fl
     return shares
 
 
-def _place_within(groups: Floats) -> Floats:
-    """The place of each row among the rows of its group, in file order."""
-    place = np.empty(len(groups))
+def _index_within(groups: Floats) -> Floats:
+    """The index of each row among the rows of its group, in file order."""
+    index = np.empty(len(groups))
     for group in np.unique(groups):
         rows = groups == group
-        place[rows] = np.arange(rows.sum())
-    return place
+        index[rows] = np.arange(rows.sum())
+    return index
 
 
 def _shapes(columns: StepColumns, interval_ns: Floats, shape: Floats, rows: Bools) -> MeasuredSteps:

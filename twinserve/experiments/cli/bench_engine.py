@@ -1,4 +1,4 @@
-"""``twinserve bench-engine``: the real engine beside published engines and the limits of its device."""
+"""``twinserve bench-engine``: measures the real engine and compares it with published engines."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import typer
 from twinserve.experiments.cli.options import Out, Progress, Set, read_overrides
 
 if TYPE_CHECKING:
-    from twinserve.experiments.bench.report import BenchReport, Row
+    from twinserve.experiments.bench.bench_report import BenchReport, BenchRow
     from twinserve.experiments.files.progress import LateProgress
-
-JSON_FILE, PICTURE = "bench-engine.json", "bench-engine.png"
 
 
 def bench_engine(
@@ -61,8 +59,8 @@ class _Terminal:
 
         return LateProgress(title, unit, enabled=self._enabled)
 
-    def done(self, row: Row) -> None:
-        from twinserve.experiments.bench.table import figures_text
+    def done(self, row: BenchRow) -> None:
+        from twinserve.experiments.bench.bench_table import figures_text
 
         result = row.reason or f"{figures_text(row.figures, row.figures)} {row.unit}"
         typer.echo(f"{row.name}: {result}")
@@ -71,19 +69,21 @@ class _Terminal:
 def _show(report: BenchReport, out: Path) -> None:
     from rich.console import Console
 
+    from twinserve.experiments.bench.bench_table import breakdown_table, peaks_line, rows_table
     from twinserve.experiments.bench.plot import plot_breakdown
-    from twinserve.experiments.bench.table import breakdown_table, peaks_line, rows_table
     from twinserve.experiments.files import strict_json
     from twinserve.experiments.files.atomic import write_text
+    from twinserve.experiments.files.names import BENCHMARK, BENCHMARK_PICTURE
 
-    write_text(out / JSON_FILE, strict_json.dumps(report.as_json()))
+    write_text(out / BENCHMARK, strict_json.dumps(report.as_json()))
     console = Console()
     typer.echo(f"\n{peaks_line(report)}")
     if report.rows:
         console.print(rows_table(report.rows))
     if report.breakdown:
         console.print(breakdown_table(report.breakdown))
-    typer.echo(f"All figures in {out / JSON_FILE}")
-    picture = plot_breakdown(report.breakdown, f"{report.model['name']} on {report.device['name']}", out / PICTURE)
+    typer.echo(f"All figures in {out / BENCHMARK}")
+    title = f"{report.model['name']} on {report.device['name']}"
+    picture = plot_breakdown(report.breakdown, title, out / BENCHMARK_PICTURE)
     if picture is not None:
         typer.echo(f"Picture in {picture}")

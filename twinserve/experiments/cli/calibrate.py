@@ -1,11 +1,14 @@
-"""``twinserve calibrate``: measured steps to a calibration file."""
+"""``twinserve calibrate``: fits a calibration file to measured steps."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from twinserve.experiments.calibrate.outcome import Outcome
 
 
 def calibrate(
@@ -23,27 +26,32 @@ def calibrate(
     ] = None,
 ) -> None:
     """Fit step times to measured steps; writes FILE (an older one is replaced) and a picture beside it."""
-    from rich.console import Console
-
     from twinserve.experiments.calibrate.outcome import calibrate as fit
     from twinserve.experiments.calibrate.picture import plot_outcome
-    from twinserve.experiments.calibrate.table import errors_table, gap_line, terms_table, throttle_lines, worst_table
     from twinserve.experiments.config.calibration import check_destination, write_calibration
 
     check_destination(out, "-o")
     replaced = out.exists()
     outcome = fit(folders, held_out or (), num_blocks)
-    console = Console()
-    console.print(terms_table(outcome))
-    console.print(gap_line(outcome.calibration.host_gap), highlight=False)
-    for line in throttle_lines(outcome.calibration.throttles):
-        console.print(line, highlight=False)
-    for table in (errors_table(outcome), worst_table(outcome)):
-        console.print(table)
-    for note in outcome.notes:
-        typer.echo(f"Note: {note}")
+    _show(outcome)
     picture = plot_outcome(outcome, out.with_suffix(".png"))
     write_calibration(outcome.calibration, out)  # last: a disk that is full by now leaves the older file
     typer.echo(f"Picture in {picture}")
     typer.echo(f"Calibration in {out}{' (replaced)' if replaced else ''}; use it as")
     typer.echo(f"  sim: {{cost_model: {{kind: calibration, file: {out}}}}}")
+
+
+def _show(outcome: Outcome) -> None:
+    from rich.console import Console
+
+    from twinserve.experiments.calibrate import calibration_table as tables
+
+    console = Console()
+    console.print(tables.terms_table(outcome))
+    console.print(tables.gap_line(outcome.calibration.host_gap), highlight=False)
+    for line in tables.throttle_lines(outcome.calibration.throttles):
+        console.print(line, highlight=False)
+    for table in (tables.errors_table(outcome), tables.worst_table(outcome)):
+        console.print(table)
+    for note in outcome.notes:
+        typer.echo(f"Note: {note}")

@@ -1,4 +1,4 @@
-"""``twinserve calibrate-note``: the step times that the note's simulations use."""
+"""``twinserve calibrate-note``: fits the step times of the note's simulations."""
 
 from __future__ import annotations
 

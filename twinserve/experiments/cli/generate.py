@@ -1,4 +1,4 @@
-"""``twinserve generate``: text from a model folder on the real engine."""
+"""``twinserve generate``: generates text from a model folder on the real engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``twinserve plot``: figures of a run, a sweep or a profile."""
+"""``twinserve plot``: draws the figures of a run, a sweep or a profile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import typer
 
 
 def plot(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run, a sweep (summary.csv) or a profile.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of a run, a sweep (with its summary) or a profile.")
+    ],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the figures go; DIR/plots when not given.")
     ] = None,

@@ -1,4 +1,4 @@
-"""``twinserve profile``: measured step times of the real engine."""
+"""``twinserve profile``: measures step times of the real engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def profile(
 ) -> None:
     """Measure how long the steps of CONFIG's engine take on this device: the data of a calibration.
 
-    Only the sections model, engine, real and the seed matter. Stopped at any moment, the same command goes on.
+    Only the sections model, engine, real and the seed matter. It can be interrupted; run it again to continue.
     """
     from twinserve.experiments.files.progress import LateProgress
     from twinserve.experiments.profile.run import ProfileSettings, load_profiled, run_profile
@@ -45,8 +45,10 @@ def profile(
 def _report(finished: FinishedProfile) -> None:
     from rich.console import Console
 
+    from twinserve.experiments.files.names import PROFILE_PICTURE
     from twinserve.experiments.plots.profile import plot_profile
-    from twinserve.experiments.report.profile_table import profile_table, read_profile
+    from twinserve.experiments.report.profile_table import profile_table
+    from twinserve.experiments.store.profile_folder import read_profile
 
     manifest, folder = finished.manifest, finished.folder
     steps = read_profile(folder)
@@ -54,6 +56,6 @@ def _report(finished: FinishedProfile) -> None:
     missed = manifest.get("num_shapes", 0) - manifest.get("num_shapes_measured", 0)
     if missed:
         typer.echo(f"{missed} of {manifest['num_shapes']} shapes were not reached; raise --max-seconds", err=True)
-    typer.echo(f"Picture in {plot_profile(steps, manifest, folder / 'profile.png')}")
+    typer.echo(f"Picture in {plot_profile(steps, manifest, folder / PROFILE_PICTURE)}")
     note = " (was already there; --force measures anew)" if finished.was_there else ""
     typer.echo(f"Profile in {folder}{note}")

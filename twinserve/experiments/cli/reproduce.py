@@ -1,4 +1,4 @@
-"""``twinserve reproduce``: published measurements against their simulation."""
+"""``twinserve reproduce``: simulates published measurements and compares the figures."""
 
 from __future__ import annotations
 

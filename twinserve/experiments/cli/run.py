@@ -1,4 +1,4 @@
-"""``twinserve run``: one experiment, its table on the screen."""
+"""``twinserve run``: runs one experiment and prints its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def run(
     settings: Set = None,
     out: Out = Path("out"),
     check: Annotated[bool, typer.Option("--check", help="Verify the scheduler's invariants at every step.")] = False,
-    decisions: Annotated[bool, typer.Option("--decisions", help="Keep every plan: decisions.parquet.")] = False,
+    decisions: Annotated[bool, typer.Option("--decisions", help="Keep every plan: the decision log.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again even if this run is finished in OUT.")] = False,
     progress: Progress = True,
 ) -> None:

@@ -1,4 +1,4 @@
-"""``twinserve sweep``: many experiments, one summary."""
+"""``twinserve sweep``: runs many experiments and writes one summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sweep(
 ) -> int:
     """Run every point of a sweep that is not finished in DIR; write summary.csv and comparison plots.
 
-    Stopped at any moment, the same command goes on where it was. Exit status 1 when a point failed.
+    It can be interrupted; run it again to continue. Exit status 1 when a point failed.
     """
     from twinserve.experiments.files.progress import LateProgress
     from twinserve.experiments.settings.overrides import Override
@@ -46,13 +46,13 @@ def sweep(
 
 
 def _report(loaded: Sweep, outcome: SweepOutcome, folder: Path) -> None:
-    from twinserve.experiments.sweep.table import format_sweep
+    from twinserve.experiments.files.names import SUMMARY
+    from twinserve.experiments.sweep.sweep_table import format_sweep
 
     typer.echo(format_sweep(outcome.rows, loaded.swept))
     found = f", {outcome.num_found} of them were already there" if outcome.num_found else ""
-    typer.echo(
-        f"{len(outcome.finished)} of {len(loaded.points)} points finished{found}; summary in {folder}/summary.csv"
-    )
+    done = f"{len(outcome.finished)} of {len(loaded.points)} points finished"
+    typer.echo(f"{done}{found}; summary in {folder / SUMMARY}")
     if loaded.config.report.plots and loaded.swept and outcome.finished:
         _plot(folder)
     for point, error in outcome.failed:

@@ -1,4 +1,4 @@
-"""``twinserve validate``: a real run, or a folder of them, against its simulation."""
+"""``twinserve validate``: compares a real run, or a folder of them, with its simulation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def validate(
     Exit status 1 when the replay decides otherwise, or a point of a folder could not be validated.
     """
     from twinserve.experiments.errors import ConfigError
-    from twinserve.experiments.store.run_store import CONFIG
+    from twinserve.experiments.files.names import CONFIG
     from twinserve.experiments.validation.cost_source import CostSource
 
     overrides, source = read_overrides(settings), CostSource(calibration=calibration)
@@ -56,8 +56,8 @@ def _validate_run(
     from twinserve.experiments.errors import RunError
     from twinserve.experiments.files.progress import LateProgress
     from twinserve.experiments.validation.recorded import read_recorded_run
-    from twinserve.experiments.validation.table import figure_table, parity_lines, step_table
     from twinserve.experiments.validation.validate import validate_run
+    from twinserve.experiments.validation.validation_table import figure_table, parity_lines, step_table
     from twinserve.experiments.validation.write import write_validation
 
     with LateProgress(folder.name, "simulations", enabled=progress) as bar:
@@ -77,16 +77,19 @@ def _validate_run(
 def _validate_folder(
     folder: Path, source: CostSource, out: Path | None, overrides: tuple[Override, ...], progress: bool
 ) -> int:
+    from twinserve.experiments.files.names import VALIDATION_SUMMARY
     from twinserve.experiments.files.progress import LateProgress
-    from twinserve.experiments.validation.folder import SUMMARY, validate_folder
-    from twinserve.experiments.validation.folder_table import point_table
+    from twinserve.experiments.validation.points_table import point_table
+    from twinserve.experiments.validation.run_folders import validate_folder
 
     out = out or folder / "validation" / source.label
     with LateProgress(folder.name, "runs", enabled=progress) as bar:
         outcome = validate_folder(folder, source, out, overrides, bar.update)
     if outcome.points:
         _print(point_table(outcome))
-        typer.echo(f"{len(outcome.points)} of {outcome.num_real} real runs validated; summary in {out / SUMMARY}")
+        typer.echo(
+            f"{len(outcome.points)} of {outcome.num_real} real runs validated; summary in {out / VALIDATION_SUMMARY}"
+        )
     if outcome.num_simulated:
         typer.echo(f"{outcome.num_simulated} simulated runs left out")
     for point, error in outcome.failed:

@@ -1,4 +1,4 @@
-"""``twinserve validate-config``: everything that can be found out without running."""
+"""``twinserve validate-config``: checks a configuration without running it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
     from twinserve.experiments.identity import identify
 
     experiment = load_experiment(config, overrides)
-    with experiment.blamed():
+    with experiment.errors_name_source():
         workload = build_requests(experiment)
         identify(experiment, code="")  # finds missing input files
         parts = build_simulation(experiment) if experiment.config.backend == "sim" else None

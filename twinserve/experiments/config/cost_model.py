@@ -10,10 +10,11 @@ from pydantic import Field, model_validator
 from twinserve.experiments.config.calibration import read_calibration
 from twinserve.experiments.config.catalog import catalog_file, load_hardware, load_model
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.names import STEPS
 from twinserve.experiments.settings.paths import resolve
 from twinserve.experiments.settings.schema import FromList, Knot, Section, Term
 from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
 from twinserve.sim_backend.cost_model import CostModel
 from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 from twinserve.sim_backend.memory import ModelDoesNotFitError, num_kv_blocks
@@ -115,7 +116,7 @@ def build_cost_model(config: CostModelConfig, *, model: NamedModel, base_dir: Pa
             calibration = read_calibration(_calibration_path(config, base_dir))
             return CalibratedCostModel(calibration, config.out_of_range)
         case ReplayConfig():
-            return _replay(resolve(config.run, base_dir) / "steps.parquet")
+            return _replay(resolve(config.run, base_dir) / STEPS)
 
 
 def known_num_blocks(config: CostModelConfig, *, model: NamedModel, engine: EngineSizes, base_dir: Path) -> int | None:
@@ -165,7 +166,7 @@ def cost_model_files(config: CostModelConfig, *, model: NamedModel, base_dir: Pa
         case CalibrationConfig():
             return {"calibration": _calibration_path(config, base_dir)}
         case ReplayConfig():
-            return {"replay": resolve(config.run, base_dir) / "steps.parquet"}
+            return {"replay": resolve(config.run, base_dir) / STEPS}
 
 
 def _calibration_path(config: CalibrationConfig, base_dir: Path) -> Path:

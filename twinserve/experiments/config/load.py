@@ -31,7 +31,7 @@ class Experiment:
     overrides: tuple[Override, ...] = ()
 
     @contextmanager
-    def blamed(self) -> Iterator[None]:
+    def errors_name_source(self) -> Iterator[None]:
         """Names the file, or the override, in errors that know the key only."""
         try:
             yield

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all: written beside their place under a hidden name, then renamed."""
+"""Atomic writes: files are written under a hidden name, then renamed, so they appear whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as parquet, written with pyarrow alone so that a small run loads no pandas."""
+"""Records as parquet files, with pyarrow alone so that a small run loads no pandas."""
 
 from __future__ import annotations
 

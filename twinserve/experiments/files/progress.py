@@ -1,4 +1,4 @@
-"""A progress bar for what turns out to take a while; short runs neither show nor load one."""
+"""A progress bar that appears only when the work takes a while."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Latency, throughput and scheduler figures of a run: pure functions of its records."""
+"""Latency, throughput and scheduler figures, computed from a run's record alone."""
 
 from twinserve.experiments.metrics.compute import SCHEMA_VERSION, compute_metrics
-from twinserve.experiments.metrics.config import BootstrapConfig, MetricsConfig, SloConfig
 from twinserve.experiments.metrics.latency import Latencies, request_latencies
+from twinserve.experiments.metrics.metrics_config import BootstrapConfig, MetricsConfig, SloConfig
 from twinserve.experiments.metrics.seeds import SeedMean, aggregate_seeds, mean_over_seeds
 
 __all__ = [

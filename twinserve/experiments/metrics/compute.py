@@ -1,13 +1,13 @@
-"""The figures of one run as a JSON-ready dict, under the names of ``vllm bench serve``."""
+"""Computes the figures of one run, under the names of ``vllm bench serve``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from twinserve.experiments.metrics.config import MetricsConfig
 from twinserve.experiments.metrics.engine import engine_statistics
 from twinserve.experiments.metrics.intervals import confidence_intervals
 from twinserve.experiments.metrics.latency import Latencies, request_latencies
+from twinserve.experiments.metrics.metrics_config import MetricsConfig
 from twinserve.experiments.metrics.outcomes import Outcomes, outcomes
 from twinserve.experiments.metrics.statistics import PERCENTILE_METHOD, latency_statistics
 from twinserve.experiments.metrics.throughput import (
@@ -110,7 +110,7 @@ def _describe(window: Window, config: MetricsConfig) -> dict[str, Any]:
 
 
 def _warnings(latencies: Latencies) -> list[str]:
-    """What a reader of the figures should know first."""
+    """Warnings for a reader of the figures."""
     if len(latencies.rows) == 0:
         return ["no measured request completed: all latencies are null"]
     if len(latencies.tpot) == 0:

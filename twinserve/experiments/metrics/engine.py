@@ -1,4 +1,4 @@
-"""What the scheduler did: steps, preemptions, KV cache and prefix hits, over the whole run."""
+"""Scheduler figures over the whole run: steps, preemptions, KV-cache usage and prefix hits."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from twinserve.experiments.metrics.config import MetricsConfig
-from twinserve.experiments.metrics.latency import Floats, Latencies
-from twinserve.experiments.metrics.outcomes import Ints
+from twinserve.experiments.metrics.latency import Latencies
+from twinserve.experiments.metrics.metrics_config import MetricsConfig
 from twinserve.experiments.metrics.statistics import NS_PER_MS, percentile_name
+from twinserve.sched_core.plan import Ints
+from twinserve.sim_backend.arrays import Floats
 
 Interval: TypeAlias = tuple[float | None, float | None]
 
@@ -90,9 +91,9 @@ def bootstrap_intervals(
 def _weighted_quantiles(ordered: Floats, repeats: Ints, quantiles: Floats) -> Floats:
     """numpy's linear quantiles of ``np.repeat(ordered, repeats)``, without building it."""
     ends = np.cumsum(repeats)
-    place = (ends[-1] - 1) * quantiles
-    below = np.floor(place)
+    position = (ends[-1] - 1) * quantiles
+    below = np.floor(position)
     low = ordered[np.searchsorted(ends, below, side="right")]
     high = ordered[np.searchsorted(ends, np.minimum(below + 1, ends[-1] - 1), side="right")]
-    between: Floats = low + (place - below) * (high - low)
+    between: Floats = low + (position - below) * (high - low)
     return between

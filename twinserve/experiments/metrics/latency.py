@@ -15,15 +15,13 @@ Hence ``e2el == ttft + sum(itl)`` and ``tpot * (n - 1) == sum(itl)`` hold exactl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twinserve.experiments.metrics.outcomes import Bools, Ints, outcomes
+from twinserve.experiments.metrics.outcomes import outcomes
 from twinserve.run_core.record import Columns, RunRecord
-
-Floats: TypeAlias = NDArray[np.float64]
+from twinserve.sched_core.plan import Bools, Ints
+from twinserve.sim_backend.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

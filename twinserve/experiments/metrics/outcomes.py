@@ -1,19 +1,15 @@
-"""How each request ended: completed, failed, aborted by its client, or unfinished when the run stopped."""
+"""The outcome of each request: completed, failed, aborted by its client, or unfinished at the end."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinserve.run_core.record import Columns
 from twinserve.sched_core.events import FinishReason
-
-Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
+from twinserve.sched_core.plan import Bools
 
 NO_OUTPUT = "no_output_tokens"
 

@@ -1,4 +1,4 @@
-"""Figures of the same experiment under several seeds.
+"""Means and confidence intervals of figures over several seeds.
 
 The figure of a group is the mean of the per-seed figures (the mean of the per-seed p99, say), never the figure of
 the pooled requests: seeds are the independent observations.

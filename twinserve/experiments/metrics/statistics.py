@@ -1,4 +1,4 @@
-"""Mean, median, deviation and percentiles of one latency, under the names of ``vllm bench serve``."""
+"""Mean, median, deviation and percentiles of one latency, named as in ``vllm bench serve``."""
 
 from __future__ import annotations
 

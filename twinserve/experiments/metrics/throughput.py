@@ -1,15 +1,15 @@
-"""Rates over the measured duration, goodput, and the run's peaks."""
+"""Throughput, goodput and peaks over the measured duration."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from twinserve.experiments.metrics.config import SloConfig
 from twinserve.experiments.metrics.latency import Latencies
-from twinserve.experiments.metrics.outcomes import Bools, Ints
+from twinserve.experiments.metrics.metrics_config import SloConfig
 from twinserve.experiments.metrics.statistics import NS_PER_MS
 from twinserve.experiments.metrics.window import NS_PER_S
 from twinserve.run_core.record import RunRecord
+from twinserve.sched_core.plan import Bools, Ints
 
 
 def measured_end_ns(record: RunRecord, measured: Bools) -> int:

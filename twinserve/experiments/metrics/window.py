@@ -1,4 +1,4 @@
-"""Which requests are measured: the warm-up and cool-down rule, by scheduled arrival."""
+"""The measurement window: which requests count after warm-up and before cool-down, by scheduled arrival."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinserve.experiments.metrics.config import MetricsConfig
-from twinserve.experiments.metrics.outcomes import Bools
+from twinserve.experiments.metrics.metrics_config import MetricsConfig
 from twinserve.run_core.record import Columns
+from twinserve.sched_core.plan import Bools
 
 NS_PER_S = 1_000_000_000
 

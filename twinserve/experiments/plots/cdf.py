@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from twinserve.experiments.metrics import request_latencies
-from twinserve.experiments.metrics.latency import Floats, Latencies
+from twinserve.experiments.metrics.latency import Latencies
 from twinserve.experiments.metrics.statistics import NS_PER_MS, percentile_name
 from twinserve.experiments.plots.style import OKABE_ITO, colours, plain_numbers, save, stacked_panels
 from twinserve.experiments.store.run_folder import read_run_folder
 from twinserve.run_core.record import RunRecord
+from twinserve.sim_backend.arrays import Floats
 
 LATENCIES = ("ttft", "tpot", "itl")
 MARKED = ((50, "o"), (90, "s"), (99, "^"))

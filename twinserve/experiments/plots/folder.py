@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.files.strict_json import read_object
+from twinserve.experiments.files.names import PROFILE, PROFILE_PICTURE, REQUESTS, SUMMARY
 from twinserve.experiments.plots.describe import run_title
 from twinserve.experiments.plots.profile import plot_profile
 from twinserve.experiments.plots.run import plot_run
 from twinserve.experiments.plots.sweep import plot_sweep
-from twinserve.experiments.report.profile_table import read_profile
-from twinserve.experiments.store.profile_store import PROFILE
-from twinserve.experiments.store.run_folder import is_run_folder, read_config
-from twinserve.experiments.store.run_store import MANIFEST
+from twinserve.experiments.store.profile_folder import is_profile_folder, read_profile
+from twinserve.experiments.store.run_folder import find_run_folders, is_run_folder, read_config, read_manifest
+from twinserve.experiments.store.sweep_folder import is_sweep_folder, read_summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SUMMARY = "summary.csv"
 _DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_][a-z0-9_]*)+")
 
 
@@ -33,26 +31,16 @@ def plot_folder(folder: Path, out: Path) -> list[Path]:
     try:
         if is_run_folder(folder):
             return plot_run(folder, out)
-        if (folder / SUMMARY).is_file():
+        if is_sweep_folder(folder):
             return plot_sweep_folder(folder, out)
-        if (folder / PROFILE).is_file():
-            manifest = read_object(folder / MANIFEST, "profile again with --force")
-            return [plot_profile(read_profile(folder), manifest, out / "profile.png")]
+        if is_profile_folder(folder):
+            manifest = read_manifest(folder, "profile again with --force")
+            return [plot_profile(read_profile(folder), manifest, out / PROFILE_PICTURE)]
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror}); choose another --out", file=out) from error
-    kinds = f"a run (requests.parquet), a sweep ({SUMMARY}) or a profile ({PROFILE})"
+    kinds = f"a run ({REQUESTS}), a sweep ({SUMMARY}) or a profile ({PROFILE})"
     problem = f"holds none of these: {kinds}; give a folder that one of them wrote"
     raise ConfigError(problem, file=folder)
-
-
-def read_summary(folder: Path) -> pd.DataFrame:
-    """The summary of the sweep in ``folder``: a row per run, dotted configuration keys and figures as columns."""
-    import pandas as pd
-
-    try:
-        return pd.read_csv(folder / SUMMARY)
-    except ValueError as error:
-        raise ConfigError(f"is not a table ({error}); run the sweep again", file=folder / SUMMARY) from error
 
 
 def swept_keys(summary: pd.DataFrame) -> list[str]:
@@ -71,5 +59,5 @@ def plot_sweep_folder(folder: Path, out: Path) -> list[Path]:
     swept = swept_keys(summary)
     if not swept:
         raise ConfigError("no configuration key takes two values, so there is nothing to plot against", file=folder)
-    first = next((path.parent for path in sorted(folder.glob("*/config.yaml"))), folder)
+    first = next(iter(find_run_folders(folder)), folder)
     return plot_sweep(summary, swept, out, title=run_title(read_config(first), leave_out=swept))

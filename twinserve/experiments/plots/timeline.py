@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from twinserve.experiments.metrics.latency import Floats
 from twinserve.experiments.metrics.window import NS_PER_S
 from twinserve.experiments.plots.style import OKABE_ITO, save, stacked_panels
 from twinserve.run_core.record import Columns
+from twinserve.sim_backend.arrays import Floats
 
 MAX_BINS = 300
 BLUE, VERMILLION, GREEN = OKABE_ITO[:3]

@@ -1,4 +1,4 @@
-"""One profile from configuration to stored measurements; an interrupted one goes on where it was."""
+"""Measures and stores a profile; an interrupted one is resumed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from twinserve.real_backend.profiling.profile import Profile
 
 SAME_ENGINE = ("device", "driver", "torch", "attention_backend", "num_blocks", "capture_sizes")
-"""What an interrupted profile and its continuation must share."""
+"""Facts that an interrupted profile and its continuation must share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +73,13 @@ def run_profile(
 
     Raises:
         ConfigError: the configuration, the device or the output folder cannot be used.
-        RunError: the engine failed; what was measured stays, and the next call goes on.
+        RunError: the engine failed; what was measured is kept, and the next call continues.
     """
     identity = identify_profile(experiment, code_digest("real"), asdict(settings))
     store = ProfileStore(out / identity.run_id)
     if store.is_complete and not force:
         return FinishedProfile(folder=store.folder, manifest=store.manifest() or {}, was_there=True)
-    with experiment.blamed():
+    with experiment.errors_name_source():
         check_real(experiment)
         begun = None if force else store.manifest()
         job = _Job(experiment=experiment, identity=identity, store=store, settings=settings, begun=begun)

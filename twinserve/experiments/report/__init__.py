@@ -1,5 +1,5 @@
-"""Results as text."""
+"""Results as text for the terminal."""
 
-from twinserve.experiments.report.table import format_table
+from twinserve.experiments.report.result_table import format_table
 
 __all__ = ["format_table"]

@@ -1,1 +1,1 @@
-"""Published measurements, simulated again and compared."""
+"""Simulates published measurements and compares the figures."""

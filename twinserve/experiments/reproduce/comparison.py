@@ -1,4 +1,4 @@
-"""A run's figures beside published ones."""
+"""Published and simulated figures of one run, with their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The minimum of a rugged function of a few positive numbers, the same from any sensible start.
+"""Minimises a rugged function of a few positive numbers, with the same result from any sensible start.
 
 Percentiles of a simulated run jump when one request just misses a step, so their error as a function of step times is
 a smooth valley under noise, and a simplex search ends wherever it meets a dent. Here the search moves over a lattice

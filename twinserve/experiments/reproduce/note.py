@@ -1,4 +1,4 @@
-"""The note's four runs, simulated from the shipped configurations."""
+"""Simulates the note's four runs from the packaged configurations."""
 
 from __future__ import annotations
 

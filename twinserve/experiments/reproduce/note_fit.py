@@ -1,4 +1,4 @@
-"""Step times of the note's two engines from their published runs at 2 requests/s.
+"""Fits step times of the note's two engines to their published runs at 2 requests/s.
 
 A step takes ``max(floor, per_token * tokens + traffic * decode context)``. Eager launches of 36 layers set the floor;
 above it the matrix products grow with the tokens. Two numbers are fitted per engine; the traffic of cached keys and
@@ -24,7 +24,7 @@ from twinserve.run_core.record import RunRecord
 from twinserve.run_core.session import Session
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.engine import EngineCore
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
 from twinserve.sim_backend.calibration.values import Calibration, StepTerms
 from twinserve.sim_backend.cost_model import CostModel
 from twinserve.sim_backend.driver import simulate
@@ -114,7 +114,7 @@ def calibration_of(fits: Sequence[Fit]) -> Calibration:
 
 
 def _blank(run: NoteRun) -> Calibration:
-    """What is known of an engine before anything is fitted."""
+    """The facts of an engine that are not fitted."""
     scheduler = run.parts().scheduler
     model, hardware = load_model("Qwen/Qwen3-8B", "bfloat16", Path()), load_hardware("rtx-4090", Path())
     terms = StepTerms(

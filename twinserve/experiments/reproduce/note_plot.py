@@ -1,4 +1,4 @@
-"""Published against simulated figures as a picture."""
+"""The picture of the note's published and simulated figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _draw(values: Any, errors: Any, comparison: Comparison, look: dict[str, Any]
     simulated = [comparison.simulated[name] for name in latencies]
     values.plot(published, simulated, label=comparison.run, **look)
     percent = [100 * (comparison.simulated[name] / comparison.published[name] - 1) for name in LABELS]
-    errors.plot([place + shift for place in range(len(LABELS))], percent, **look)
+    errors.plot([index + shift for index in range(len(LABELS))], percent, **look)
 
 
 def _finish_values(axis: Any) -> None:

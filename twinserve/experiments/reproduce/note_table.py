@@ -1,4 +1,4 @@
-"""Published against simulated figures as a table."""
+"""The table of the note's published and simulated figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published figures of the nano-vllm benchmark on one RTX 4090 (Qwen3-8B, bf16, eager, 256 requests).
+"""Published figures of the nano-vllm benchmark on one RTX 4090 (Qwen3-8B, bf16, eager, 256 requests).
 
 Source: "Inside nano-vLLM v1" and its benchmark repository junuxyz/nano-vllm-bench. Names are those of result.json.
 """

@@ -1,4 +1,4 @@
-"""vLLM's 300 measured requests on an RTX 4090, simulated from kernel times.
+"""Simulates vLLM's 300 measured requests on an RTX 4090 from kernel times.
 
 Kernel times give what a step takes on the device. Only the host gap is fitted to the run: one number, to the first
 hundred requests. The other two hundred are compared.
@@ -24,7 +24,7 @@ from twinserve.experiments.settings.paths import packaged_configs
 from twinserve.experiments.workloads import Workload
 from twinserve.run_core.session import Session
 from twinserve.sched_core.engine import EngineCore
-from twinserve.sim_backend.calibration.cost_model import CalibratedCostModel
+from twinserve.sim_backend.calibration.calibrated import CalibratedCostModel
 from twinserve.sim_backend.calibration.values import Calibration, HostGap
 from twinserve.sim_backend.driver import simulate
 from twinserve.sim_backend.fitting.terms import rounded

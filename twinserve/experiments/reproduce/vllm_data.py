@@ -1,4 +1,4 @@
-"""LLMServingSim's measured run of vLLM 0.19.0 with Llama-3.1-8B on an RTX 4090 (MIT)."""
+"""Reads LLMServingSim's measured run of vLLM 0.19.0 with Llama-3.1-8B on an RTX 4090 (MIT)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.workloads.formats.reading import read_json_lines, seconds, whole_number
-from twinserve.sim_backend.calibration.arrays import Floats
+from twinserve.sim_backend.arrays import Floats
 
 MEASURED, KERNELS = "RTX4090_Llama-3.1-8B", "profile_RTX4090_Llama-3.1-8B"
 

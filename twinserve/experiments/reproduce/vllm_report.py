@@ -1,4 +1,4 @@
-"""vLLM's measured requests beside their simulation: a table and the two distributions."""
+"""The table and picture of vLLM's measured and simulated requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pydantic error as one line for people: the dotted key, what is wrong, what would be right."""
+"""Turns a pydantic error into one line: the dotted key, the problem, and what would be right."""
 
 from __future__ import annotations
 

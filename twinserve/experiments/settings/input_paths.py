@@ -1,4 +1,4 @@
-"""Which values of a configuration name files, and how relative ones are meant."""
+"""Finds the values of a configuration that name files, and resolves relative ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PATH_OR_NAME = ("file", "run", "hardware")
 
 
 def located(key: str, value: Any, base_dir: Path) -> Path | None:
-    """The place that ``value`` of the key named ``key`` means, relative to ``base_dir``; None when it is no path."""
+    """The path that ``value`` of the key named ``key`` means, relative to ``base_dir``; None when it is no path."""
     if not isinstance(value, str) or key not in (ALWAYS_A_PATH, *PATH_OR_NAME):
         return None
-    place = base_dir / Path(value).expanduser()
-    is_path = key == ALWAYS_A_PATH or place.suffix in (".yaml", ".yml") or place.exists()
-    return place if is_path else None
+    path = base_dir / Path(value).expanduser()
+    is_path = key == ALWAYS_A_PATH or path.suffix in (".yaml", ".yml") or path.exists()
+    return path if is_path else None
 
 
 def map_paths(data: Any, base_dir: Path, change: Callable[[Path], Any], key: str = "") -> Any:
@@ -26,5 +26,5 @@ def map_paths(data: Any, base_dir: Path, change: Callable[[Path], Any], key: str
         return {name: map_paths(value, base_dir, change, name) for name, value in data.items()}
     if isinstance(data, list | tuple):
         return [map_paths(value, base_dir, change, key) for value in data]
-    place = located(key, data, base_dir)
-    return data if place is None else change(place)
+    path = located(key, data, base_dir)
+    return data if path is None else change(path)

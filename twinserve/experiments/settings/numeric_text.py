@@ -1,4 +1,4 @@
-"""Quoted numbers: ``"1e3"`` and ``"inf"`` are numbers wherever a float is meant, in every section alike."""
+"""Accepts quoted numbers such as ``"1e3"`` and ``"inf"`` wherever a float is expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that replace those of a YAML file: ``--set a.b=c`` and the points of a sweep."""
+"""Overrides of configuration values: ``--set a.b=c`` and the points of a sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where configurations are looked for: as given, then among those that come with the package."""
+"""Finds configurations: at the given path, then among the packaged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every section of the YAML has in common: strict types, no unknown keys, no change after reading."""
+"""The base of every YAML section: strict types, no unknown keys, frozen after reading."""
 
 from __future__ import annotations
 

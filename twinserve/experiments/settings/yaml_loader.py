@@ -1,4 +1,4 @@
-"""YAML as people mean it: duplicate keys are errors, and ``1e3`` and ``inf`` are numbers."""
+"""Reads YAML strictly: duplicate keys are errors, and ``1e3`` and ``inf`` are numbers."""
 
 from __future__ import annotations
 

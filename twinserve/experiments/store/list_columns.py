@@ -1,4 +1,4 @@
-"""Columns of lists in a run folder (decisions), read as arrays."""
+"""Reads parquet columns of lists, such as decision logs, as arrays."""
 
 from __future__ import annotations
 

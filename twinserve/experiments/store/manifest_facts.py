@@ -1,4 +1,4 @@
-"""What a manifest says of the engine behind a run or profile, checked."""
+"""Checked facts from a manifest: the engine behind a run or profile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twinserve.experiments.errors import ConfigError
 from twinserve.sched_core.dispatch import CaptureSizes
 
 
-def known_text(manifest: Mapping[str, Any], name: str, path: Path) -> str:
+def manifest_text(manifest: Mapping[str, Any], name: str, path: Path) -> str:
     """The text under ``name`` in the manifest at ``path``.
 
     Raises:
@@ -25,7 +25,7 @@ def known_text(manifest: Mapping[str, Any], name: str, path: Path) -> str:
     return value
 
 
-def known_count(manifest: Mapping[str, Any], name: str, path: Path) -> int:
+def manifest_count(manifest: Mapping[str, Any], name: str, path: Path) -> int:
     """The whole number of at least 1 under ``name``.
 
     Raises:
@@ -37,7 +37,7 @@ def known_count(manifest: Mapping[str, Any], name: str, path: Path) -> int:
     return value
 
 
-def known_capture_sizes(manifest: Mapping[str, Any], path: Path) -> CaptureSizes:
+def manifest_capture_sizes(manifest: Mapping[str, Any], path: Path) -> CaptureSizes:
     """The engine's CUDA graphs.
 
     Raises:

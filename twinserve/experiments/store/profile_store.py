@@ -1,4 +1,4 @@
-"""Profile folders: ``OUT/<id>/``, complete exactly when ``profile.parquet`` is there; until then its parts."""
+"""Writes profile folders, in parts until the profile is complete."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from twinserve.experiments.files import strict_json
 from twinserve.experiments.files.atomic import remove_leftovers, storage_error, write_files
+from twinserve.experiments.files.names import MANIFEST, PROFILE
 from twinserve.experiments.files.parquet import readable, write_columns
-from twinserve.experiments.store.run_store import MANIFEST, About
+from twinserve.experiments.store.json_object import read_object
+from twinserve.experiments.store.run_store import About
 from twinserve.run_core.record import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PROFILE, PARTS = "profile.parquet", "parts"
+PARTS = "parts"
 FLUSH_S = 10.0
 """Seconds between two parts: what a kill can cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileStore:
-    """One profile's folder. Parts are written as the measuring goes on and merged at its end."""
+    """One profile's folder. Parts are written during the measurement and merged at its end."""
 
     folder: Path
 
@@ -40,7 +41,7 @@ class ProfileStore:
             ConfigError: it cannot be read.
         """
         path = self.folder / MANIFEST
-        return strict_json.read_object(path, "delete it, or use --force") if path.exists() else None
+        return read_object(path, "delete it, or use --force") if path.exists() else None
 
     def discard(self) -> None:
         """Forgets what an interrupted profile measured."""

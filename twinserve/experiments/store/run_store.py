@@ -1,4 +1,4 @@
-"""Run folders: ``OUT/<run id>/``, complete exactly when ``result.json`` is there."""
+"""Writes run folders: ``OUT/<run id>/``, complete exactly when ``result.json`` exists."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files import strict_json
 from twinserve.experiments.files.atomic import Writer, remove_leftovers, storage_error, text_writer, write_files
+from twinserve.experiments.files.names import CONFIG, DECISIONS, MANIFEST, REQUESTS, RESULT, STEPS, TOKENS
 from twinserve.experiments.files.parquet import write_columns, write_decisions
 from twinserve.experiments.settings.yaml_loader import dump_yaml
 from twinserve.run_core.record import RunRecord
-
-CONFIG, MANIFEST, RESULT = "config.yaml", "manifest.json", "result.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class RunStore:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What describes a run: the resolved configuration, and the circumstances that a result must not hold."""
+    """The description of a run: its resolved configuration, and the manifest with what a result must not hold."""
 
     config: Mapping[str, Any]
     manifest: Mapping[str, Any]
@@ -81,12 +80,12 @@ class About:
 
 def _record_writers(record: RunRecord) -> dict[str, Writer]:
     writers: dict[str, Writer] = {
-        "requests.parquet": partial(write_columns, columns=record.requests),
-        "steps.parquet": partial(write_columns, columns=record.steps),
-        "tokens.parquet": partial(write_columns, columns=record.tokens),
+        REQUESTS: partial(write_columns, columns=record.requests),
+        STEPS: partial(write_columns, columns=record.steps),
+        TOKENS: partial(write_columns, columns=record.tokens),
     }
     if record.plans:
-        writers["decisions.parquet"] = partial(write_decisions, plans=record.plans)
+        writers[DECISIONS] = partial(write_decisions, plans=record.plans)
     return writers
 
 

@@ -1,4 +1,4 @@
-"""The steps of a parquet file as checked columns."""
+"""Reads the steps of a parquet file as checked columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twinserve.experiments.files.parquet import read_columns, readable
 from twinserve.run_core.record import Column
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
-from twinserve.sim_backend.calibration.arrays import Floats, Labels
+from twinserve.sim_backend.arrays import Floats, Labels
 
 COUNTS = tuple(name for name in StepFeatures._fields if name != "graph_mode")
 
@@ -49,7 +49,7 @@ class StepColumns:
             raise ConfigError("does not hold numbers", file=self.path, key=name)
         return np.array([np.nan if value is None else value for value in column], dtype=np.float64)
 
-    def words(self, name: str) -> Labels:
+    def texts(self, name: str) -> Labels:
         return np.array([str(value) for value in self._columns[name]])
 
     def device_ns(self) -> Floats:
@@ -84,7 +84,7 @@ class StepColumns:
         return counts
 
     def modes(self) -> Labels:
-        modes = self.words("graph_mode")
+        modes = self.texts("graph_mode")
         unknown = sorted(set(modes.tolist()) - set(GraphMode))
         if unknown:
             raise ConfigError(f"{unknown[0]!r} is none of {', '.join(GraphMode)}", file=self.path, key="graph_mode")

@@ -1,4 +1,4 @@
-"""Where the points of a sweep run: this process, local processes, a Dask or a Ray cluster.
+"""Executors run the points of a sweep: this process, local processes, Dask or Ray.
 
 An executor is a function ``execute(task, items) -> iterator of results``, in any order. ``task`` must be picklable and
 must not raise: what goes wrong with one item is part of its result.
@@ -12,19 +12,19 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from twinserve.experiments.errors import ConfigError, RunError
-from twinserve.experiments.sweep.config import ExecutorSection
+from twinserve.experiments.sweep.sweep_config import ExecutorSection
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Executor(Protocol):
+class TaskExecutor(Protocol):
     """Runs ``task`` on every item and yields results as they come."""
 
     def __call__(self, task: Callable[[Item], Result], items: Sequence[Item], /) -> Iterator[Result]: ...
 
 
-def make_executor(section: ExecutorSection) -> Executor:
+def make_executor(section: ExecutorSection) -> TaskExecutor:
     """The executor that a sweep asks for.
 
     Raises:

@@ -1,4 +1,4 @@
-"""From a sweep file to valid experiments, one per point."""
+"""Reads a sweep file and makes one valid experiment per point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.overrides import Override, apply_overrides
 from twinserve.experiments.settings.paths import find_config
 from twinserve.experiments.settings.yaml_loader import read_yaml
-from twinserve.experiments.sweep.config import Settings, SweepConfig
+from twinserve.experiments.sweep.sweep_config import Settings, SweepConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,27 +1,28 @@
-"""Run every point of a sweep that is not finished yet, then summarise what is stored."""
+"""Runs every unfinished point of a sweep, then summarises the stored results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twinserve.experiments.backends.backend_run import Progress
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.files.atomic import remove_leftovers
+from twinserve.experiments.files.csv_file import CsvRow
 from twinserve.experiments.identity import code_digest, identify
 from twinserve.experiments.run import run_experiment
 from twinserve.experiments.store.run_store import RunStore
-from twinserve.experiments.sweep.executors import Executor, make_executor
+from twinserve.experiments.store.sweep_folder import write_sweep
+from twinserve.experiments.sweep.executors import TaskExecutor, make_executor
 from twinserve.experiments.sweep.points import Point, Sweep
-from twinserve.experiments.sweep.summary import FAILURES, SEED_SUMMARY, SUMMARY, Row, seed_rows, summary_rows, write_csv
-
-Progress = Callable[[int, int], None]
+from twinserve.experiments.sweep.summary import seed_rows, summary_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a worker is sent: one point to run and store."""
+    """One point to run and store, as sent to a worker."""
 
     run_id: str
     point: Point
@@ -46,15 +47,15 @@ class SweepOutcome:
     failed: list[tuple[Point, str]] = field(default_factory=list)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[CsvRow]:
         return summary_rows(self.finished)
 
 
 def run_sweep(sweep: Sweep, out: Path, on_progress: Progress | None = None) -> SweepOutcome:
     """Run what is not finished below ``out``, write summary.csv and failures.csv there.
 
-    A point that fails is recorded and the others go on. Stopped at any moment, even by SIGKILL, the next call goes on
-    with what is missing.
+    A point that fails is recorded and the others still run. After an interruption, even by SIGKILL, the next call runs
+    only the missing points.
 
     Raises:
         ConfigError: the output folder or the executor is wrong.
@@ -92,7 +93,7 @@ def _tasks(sweep: Sweep, out: Path) -> tuple[list[Task | None], dict[str, str]]:
 
 
 def _execute(
-    executor: Executor, tasks: Sequence[Task], total: int, errors: dict[str, str], on_progress: Progress | None
+    executor: TaskExecutor, tasks: Sequence[Task], total: int, errors: dict[str, str], on_progress: Progress | None
 ) -> RunError | None:
     """Run tasks, adding to ``errors`` by run id; returns what broke the executor itself, if anything did."""
     done = total - len(tasks)
@@ -110,7 +111,7 @@ def _execute(
 
 
 def run_task(task: Task) -> TaskOutcome:
-    """Run one point; whatever goes wrong with it is its outcome, so that the others go on."""
+    """Run one point; any error becomes its outcome, so that the other points still run."""
     try:
         run_experiment(task.point.experiment, task.out, code=task.code)
     except ConfigError as error:
@@ -133,9 +134,7 @@ def _collect(sweep: Sweep, tasks: Sequence[Task | None], store: RunStore, errors
 
 
 def _write(sweep: Sweep, out: Path, outcome: SweepOutcome) -> None:
-    write_csv(out / SUMMARY, outcome.rows)
-    if sweep.config.seeds is not None and len(sweep.config.seeds) > 1:
-        write_csv(out / SEED_SUMMARY, seed_rows(outcome.finished))
-    (out / FAILURES).unlink(missing_ok=True)
-    if outcome.failed:
-        write_csv(out / FAILURES, [{**point.settings, "error": error} for point, error in outcome.failed])
+    several_seeds = sweep.config.seeds is not None and len(sweep.config.seeds) > 1
+    over_seeds = seed_rows(outcome.finished) if several_seeds else []
+    failures = [{**point.settings, "error": error} for point, error in outcome.failed]
+    write_sweep(out, outcome.rows, over_seeds, failures)

@@ -1,35 +1,29 @@
-"""What a sweep found, as CSV: made from stored results alone, so that a resumed sweep says the same as any other."""
+"""The rows of a sweep's summary, made from stored results alone so that a resumed sweep gives the same."""
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from io import StringIO
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from twinserve.experiments.files.atomic import write_text
+from twinserve.experiments.files.csv_file import CsvRow
 from twinserve.experiments.sweep.points import Point
 
-SUMMARY, SEED_SUMMARY, FAILURES = "summary.csv", "summary_over_seeds.csv", "failures.csv"
 AVERAGED = ("duration", "_ms", "_throughput", "_goodput")
 """Ends of the names of figures that differ between seeds."""
 
-Row = dict[str, Any]
 
-
-def summary_rows(finished: Iterable[tuple[Point, Mapping[str, Any]]]) -> list[Row]:
+def summary_rows(finished: Iterable[tuple[Point, Mapping[str, Any]]]) -> list[CsvRow]:
     """One row per finished point: run id, swept keys, then every figure of its result that is a single value."""
     return [_row(point, result) for point, result in finished]
 
 
-def seed_rows(finished: Iterable[tuple[Point, Mapping[str, Any]]]) -> list[Row]:
+def seed_rows(finished: Iterable[tuple[Point, Mapping[str, Any]]]) -> list[CsvRow]:
     """One row per group of points that differ in the seed only: means of the per-seed figures and their intervals."""
     from twinserve.experiments.metrics import aggregate_seeds
 
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    keys: dict[str, Row] = {}
+    keys: dict[str, CsvRow] = {}
     for point, result in finished:
         key = {name: _cell(value) for name, value in point.settings.items() if name != "seed"}
         group = json.dumps(key)
@@ -44,17 +38,7 @@ def seed_rows(finished: Iterable[tuple[Point, Mapping[str, Any]]]) -> list[Row]:
     return rows
 
 
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows atomically; columns are all keys in order of appearance, what is None or lacking stays empty."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    text = StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
-
-
-def _row(point: Point, result: Mapping[str, Any]) -> Row:
+def _row(point: Point, result: Mapping[str, Any]) -> CsvRow:
     settings = {key: _cell(value) for key, value in point.settings.items()}
     figures = {key: value for key, value in result.items() if not isinstance(value, Mapping | list)}
     return {"run_id": result["run_id"], **settings, **{k: v for k, v in figures.items() if k not in settings}}

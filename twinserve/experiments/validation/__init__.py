@@ -1,1 +1,1 @@
-"""A real run beside its simulation: the same decisions, and where the remaining errors come from."""
+"""Compares a real run with its simulation: decisions, figures and step times."""

@@ -1,4 +1,4 @@
-"""Negative controls: replays with one thing changed, whose decisions must differ, or equal logs would mean little."""
+"""Negative controls: replays with one change, whose decisions must differ from the recorded ones."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def step_before_an_arrival(run: RecordedRun) -> int | None:
     columns = (requests[name] for name in ("arrival_ns", "sent_ns", "first_scheduled_ns"))
     at_once = sorted(arrival for arrival, sent, begun in zip(*columns, strict=True) if sent == begun)
     arrivals, ends = np.array(at_once, dtype=np.int64), np.asarray(steps["end_ns"])[:-1]
-    places = np.searchsorted(arrivals, ends, side="right")
-    near = np.append(arrivals, np.iinfo(np.int64).max)[places] - ends <= MILLISECOND
+    next_index = np.searchsorted(arrivals, ends, side="right")
+    near = np.append(arrivals, np.iinfo(np.int64).max)[next_index] - ends <= MILLISECOND
     steps_found = np.flatnonzero(near & _has_room(run)[1:])
     return int(steps_found[0]) if len(steps_found) else None
 
@@ -121,9 +121,9 @@ def _answers(run: RecordedRun) -> dict[int, tuple[int, ...]]:
     tokens = run.record.tokens
     owners, ids = np.asarray(tokens["request_id"]), np.asarray(tokens["token_id"])
     order = np.argsort(owners, kind="stable")
-    names, starts = np.unique(owners[order], return_index=True)
+    request_ids, starts = np.unique(owners[order], return_index=True)
     parts: list[Ints] = np.split(ids[order], starts[1:])
-    return {int(name): tuple(part.tolist()) for name, part in zip(names, parts, strict=True)}
+    return {int(request_id): tuple(part.tolist()) for request_id, part in zip(request_ids, parts, strict=True)}
 
 
 def _answer_start(turn: RequestSpec, answered: RequestSpec) -> int | None:

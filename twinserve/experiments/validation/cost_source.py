@@ -1,4 +1,4 @@
-"""The cost model to validate: a calibration given on the command line, or the configuration's own."""
+"""Chooses the cost model to validate: the given calibration, or the one that the configuration names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CostSource:
 
     @property
     def label(self) -> str:
-        """What it is called where no single run is meant."""
+        """The name of the source for a whole folder of runs."""
         return "own-cost-model" if self.calibration is None else _called(self.calibration)
 
     def check(self) -> None:
@@ -33,7 +33,7 @@ class CostSource:
             ConfigError: it is missing or wrong.
         """
         if self.calibration is not None:
-            with self._blamed():
+            with self._errors_name_option():
                 read_calibration(catalog_file("calibrations", self.calibration, Path.cwd()))
 
     def build(self, run: RecordedRun) -> SplitCostModel:
@@ -43,7 +43,7 @@ class CostSource:
             ConfigError: there is none, or one that takes its times from a recording.
         """
         config, base_dir = self._config(run), self._base_dir(run)
-        with self._blamed(), run.experiment.blamed():
+        with self._errors_name_option(), run.experiment.errors_name_source():
             model = build_cost_model(config, model=run.config.model, base_dir=base_dir)
         if not isinstance(model, SplitCostModel):
             message = f"{config.kind} predicts no step times; give --calibration FILE"
@@ -51,7 +51,7 @@ class CostSource:
         return model
 
     def name(self, run: RecordedRun) -> str:
-        """What the cost model is called: the calibration's file, or the kind and GPU."""
+        """The name of the cost model: the calibration's file, or the kind and GPU."""
         config = self._config(run)
         if isinstance(config, CalibrationConfig):
             return _called(config.file)
@@ -87,7 +87,7 @@ class CostSource:
         return run.experiment.base_dir if self.calibration is None else Path.cwd()
 
     @contextmanager
-    def _blamed(self) -> Iterator[None]:
+    def _errors_name_option(self) -> Iterator[None]:
         """Names the option in errors about the calibration."""
         try:
             yield

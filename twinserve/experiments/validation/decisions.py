@@ -1,4 +1,4 @@
-"""Two decision logs, compared byte for byte."""
+"""Compares two decision logs byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures in which a real run and its simulation are compared, under the names of ``result.json``."""
+"""The figures that a validation compares, under the names of ``result.json``."""
 
 from __future__ import annotations
 

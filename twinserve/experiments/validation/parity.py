@@ -1,4 +1,4 @@
-"""Parity: the simulator on a real run's clock and sampled ids decides what the real run decided."""
+"""Parity: the simulator, given a real run's clock and sampled ids, must take the same decisions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TypeAlias
 import numpy as np
 
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.names import DECISIONS, STEPS
 from twinserve.experiments.validation.decisions import Difference, decision_columns, digest_of, encode, first_difference
-from twinserve.experiments.validation.recorded import DECISIONS, RecordedRun
+from twinserve.experiments.validation.recorded import RecordedRun
 from twinserve.experiments.validation.simulation import simulate_again
 from twinserve.experiments.workloads import Workload
 from twinserve.run_core.outcome import RunOutcome
@@ -89,7 +90,7 @@ def check_log(run: RecordedRun) -> Columns | None:
     """
     log = run.decisions
     if log is not None and list(log["step_id"]) != list(run.record.steps["step_id"]):
-        raise ConfigError("has other steps than steps.parquet; run the experiment again", file=run.folder / DECISIONS)
+        raise ConfigError(f"has other steps than {STEPS}; run the experiment again", file=run.folder / DECISIONS)
     return log
 
 

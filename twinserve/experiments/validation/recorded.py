@@ -1,4 +1,4 @@
-"""A recorded real run, with all that is needed to simulate it again."""
+"""Reads a recorded real run with everything needed to simulate it again."""
 
 from __future__ import annotations
 
@@ -11,22 +11,16 @@ from twinserve.experiments.backends.run import build_requests
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.load import Experiment, load_experiment
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.files.parquet import DECISION_COLUMNS
-from twinserve.experiments.files.strict_json import read_object
+from twinserve.experiments.files.names import CONFIG, MANIFEST, RESULT, STEPS
 from twinserve.experiments.identity import digest
 from twinserve.experiments.settings.overrides import Override
-from twinserve.experiments.store.list_columns import read_lists
-from twinserve.experiments.store.manifest_facts import known_capture_sizes, known_count
-from twinserve.experiments.store.run_folder import is_run_folder, read_run_folder
-from twinserve.experiments.store.run_store import CONFIG, MANIFEST, RESULT
+from twinserve.experiments.store.manifest_facts import manifest_capture_sizes, manifest_count
+from twinserve.experiments.store.run_folder import is_run_folder, read_decisions, read_manifest, read_run_folder
 from twinserve.experiments.store.step_columns import StepColumns
-from twinserve.experiments.workloads import Workload, input_files
+from twinserve.experiments.workloads import Workload, workload_files
 from twinserve.run_core.record import Columns, RunRecord
 from twinserve.sched_core.dispatch import CaptureSizes
 from twinserve.sim_backend.replay import ReplayCostModel
-
-DECISIONS = "decisions.parquet"
-RUN_AGAIN = "run the experiment again with --force"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +56,21 @@ def read_recorded_run(folder: Path, overrides: Sequence[Override] = ()) -> Recor
             missing or not those of the run.
     """
     experiment = _experiment(folder, overrides)
-    result, manifest = (read_object(folder / name, RUN_AGAIN) for name in (RESULT, MANIFEST))
-    record = read_run_folder(folder).record
+    run, manifest = read_run_folder(folder), read_manifest(folder)
+    record = run.record
     _check_record(record, folder)
-    with experiment.blamed():
+    with experiment.errors_name_source():
         _check_inputs(experiment, manifest)
         workload = build_requests(experiment)
     return RecordedRun(
         folder=folder,
-        run_id=str(result.get("run_id")),
+        run_id=str(run.result.get("run_id")),
         experiment=experiment,
         workload=workload,
         record=record,
-        decisions=_decisions(folder),
-        num_blocks=known_count(manifest, "num_blocks", folder / MANIFEST),
-        capture_sizes=known_capture_sizes(manifest, folder / MANIFEST),
+        decisions=read_decisions(folder),
+        num_blocks=manifest_count(manifest, "num_blocks", folder / MANIFEST),
+        capture_sizes=manifest_capture_sizes(manifest, folder / MANIFEST),
         manifest=manifest,
     )
 
@@ -95,7 +89,7 @@ def _experiment(folder: Path, overrides: Sequence[Override]) -> Experiment:
 
 
 def _check_record(record: RunRecord, folder: Path) -> None:
-    path = folder / "steps.parquet"
+    path = folder / STEPS
     steps = StepColumns(path, record.steps)
     steps.counts(), steps.modes()
     steps.check_device_within(steps.numbers("end_ns") - steps.numbers("start_ns"))
@@ -107,13 +101,8 @@ def _check_record(record: RunRecord, folder: Path) -> None:
 
 def _check_inputs(experiment: Experiment, manifest: Mapping[str, Any]) -> None:
     known = manifest.get("inputs") or {}
-    for number, path in enumerate(input_files(experiment.config.workload, experiment.base_dir)):
+    for number, path in enumerate(workload_files(experiment.config.workload, experiment.base_dir)):
         recorded = known.get(f"workload.{number}")
         if recorded is not None and digest(path, "workload") != recorded:
             message = f"{path} is not the file that the run read (its digest differs); name that one with --set"
             raise ConfigError(message, key="workload")
-
-
-def _decisions(folder: Path) -> Columns | None:
-    path = folder / DECISIONS
-    return read_lists(path, DECISION_COLUMNS) if path.exists() else None

@@ -1,4 +1,4 @@
-"""The simulator on a recorded run: its workload, policies, KV blocks and graphs, with a clock of one's choice."""
+"""Simulates a recorded run with its own workload, policies, KV blocks and graphs, on any cost model."""
 
 from __future__ import annotations
 

@@ -1,21 +1,19 @@
-"""Predicted against measured times of recorded steps: the device's part, the host gap, and both."""
+"""Compares predicted with measured step times: device part, host gap and both."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinserve.experiments.validation.recorded import RecordedRun
 from twinserve.run_core.record import Columns
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sched_core.features import StepFeatures
+from twinserve.sim_backend.arrays import Floats
 from twinserve.sim_backend.cost_model import SplitCostModel
 
-Floats: TypeAlias = NDArray[np.float64]
 PARTS = ("step time", "host gap", "interval")
 
 
@@ -60,7 +58,7 @@ def measured_times(run: RecordedRun) -> StepTimes:
 
 
 def predicted_times(run: RecordedRun, cost_model: SplitCostModel) -> StepTimes:
-    """What ``cost_model`` says of the recorded steps, split as ``measured_times`` are.
+    """The predictions of ``cost_model`` for the recorded steps, split as ``measured_times`` are.
 
     Steps are priced when they would have run: each takes the predicted time, pauses between them are as recorded. A
     cost model that remembers what ran before would else see pauses after all steps that it thinks shorter.

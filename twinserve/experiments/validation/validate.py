@@ -1,21 +1,22 @@
-"""One real run validated: parity with its controls, errors of the figures with their parts, errors of the steps."""
+"""Validates one real run: parity with its controls, errors of figures with their parts, errors of steps."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from twinserve.experiments.backends.backend_run import Progress
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.identity import code_digest
 from twinserve.experiments.validation.controls import Control, run_controls
 from twinserve.experiments.validation.cost_source import CostSource
+from twinserve.experiments.validation.error_split import FigureError, split_errors
 from twinserve.experiments.validation.figures import RATES
 from twinserve.experiments.validation.parity import Parity, check_log, check_parity
 from twinserve.experiments.validation.recorded import RecordedRun
 from twinserve.experiments.validation.simulation import simulate_again
-from twinserve.experiments.validation.split import FigureError, split_errors
 from twinserve.experiments.validation.step_times import (
     StepError,
     StepTimes,
@@ -24,9 +25,8 @@ from twinserve.experiments.validation.step_times import (
     step_errors,
 )
 from twinserve.run_core.record import RunRecord
-from twinserve.sim_backend.calibration.cost_model import CalibrationRangeError, CalibrationRangeWarning
+from twinserve.sim_backend.calibration.calibrated import CalibrationRangeError, CalibrationRangeWarning
 
-Progress = Callable[[int, int], None]
 SCHEMA_VERSION = 1
 OTHER_CODE = "the run was made by other code than this; if the scheduler has changed since, run it again"
 UNTIMED = "no device was timed: the host gap counts as step time"
@@ -35,7 +35,10 @@ NO_LOG = "not checked: the run kept no decisions; run it with --decisions (a swe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """What was found. ``parity`` is None where the run kept no decision log; ``steps`` are by graph mode and part."""
+    """The findings of one validation.
+
+    ``parity`` is None where the run kept no decision log; ``steps`` are by graph mode and part.
+    """
 
     run: RecordedRun
     cost_model: str
@@ -97,17 +100,17 @@ def validate_run(run: RecordedRun, source: CostSource, on_progress: Progress | N
 
     Raises:
         ConfigError: the cost model does not fit the run.
-        RunError: the simulation could not go on.
+        RunError: the simulation failed.
     """
-    tell = on_progress or (lambda _done, _total: None)
+    report_progress = on_progress or (lambda _done, _total: None)
     source.build(run)  # what is wrong with it is said before the long work
     parity, controls = _compare_decisions(run)
-    tell(1, 2)
+    report_progress(1, 2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CalibrationRangeWarning)
         predicted = _predicted(run, source)
         simulated = _free_running(run, source)
-    tell(2, 2)
+    report_progress(2, 2)
     measured = measured_times(run)
     other_code = [OTHER_CODE] if parity is not None and not parity.equal and _is_of_other_code(run) else []
     untimed = [] if run.device_timed else [UNTIMED]

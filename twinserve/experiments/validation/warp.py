@@ -1,17 +1,16 @@
-"""A recorded run as it would have looked had its steps, in the same plans, taken other times."""
+"""Replays the recorded plans with other step times, and moves the recorded times accordingly."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twinserve.run_core.record import Column, Columns, RunRecord
-
-Floats: TypeAlias = NDArray[np.float64]
+from twinserve.sim_backend.arrays import Floats
 
 
 class TimeWarp:

@@ -1,4 +1,4 @@
-"""What a validation leaves behind: pictures, then validation.json."""
+"""Writes the files of a validation: pictures, then validation.json."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from pathlib import Path
 
 from twinserve.experiments.files import strict_json
 from twinserve.experiments.files.atomic import write_text
+from twinserve.experiments.files.names import VALIDATION
 from twinserve.experiments.metrics import request_latencies
 from twinserve.experiments.metrics.window import measurement_window
 from twinserve.experiments.plots.cdf import draw_cdfs
 from twinserve.experiments.plots.error_bars import plot_error_split
 from twinserve.experiments.validation.figures import LATENCIES
-from twinserve.experiments.validation.table import figure_label
 from twinserve.experiments.validation.validate import Validation
+from twinserve.experiments.validation.validation_table import figure_label
 
-CDFS, SPLIT, NUMBERS = "validate.png", "error_split.png", "validation.json"
+CDFS, SPLIT = "validate.png", "error_split.png"
 
 
 def write_validation(validation: Validation, out: Path) -> list[Path]:
@@ -25,8 +26,8 @@ def write_validation(validation: Validation, out: Path) -> list[Path]:
     """
     title = f"{validation.run.config.name}, {validation.cost_model}"
     paths = [_draw_latencies(validation, title, out / CDFS), _draw_errors(validation, title, out / SPLIT)]
-    write_text(out / NUMBERS, strict_json.dumps(validation.as_json()))
-    return [*paths, out / NUMBERS]
+    write_text(out / VALIDATION, strict_json.dumps(validation.as_json()))
+    return [*paths, out / VALIDATION]
 
 
 def _draw_latencies(validation: Validation, title: str, path: Path) -> Path:

@@ -1,6 +1,6 @@
-"""Workloads: what is asked of the engine, when and by whom, drawn from distributions or read from traces."""
+"""Workloads: requests and their arrivals, drawn from distributions or read from traces."""
 
-from twinserve.experiments.workloads.build import WorkloadConfig, build_workload, input_files
+from twinserve.experiments.workloads.build_workload import WorkloadConfig, build_workload, workload_files
 from twinserve.experiments.workloads.note_bench import NoteBenchConfig
 from twinserve.experiments.workloads.servegen import ServeGenConfig
 from twinserve.experiments.workloads.synthetic import SyntheticConfig
@@ -15,5 +15,5 @@ __all__ = [
     "Workload",
     "WorkloadConfig",
     "build_workload",
-    "input_files",
+    "workload_files",
 ]

@@ -1,4 +1,4 @@
-"""When requests arrive: unit gaps, divided by the rate, summed to an absolute schedule.
+"""Arrival processes: unit gaps are divided by the rate and summed to an absolute schedule.
 
 The gaps of one seed do not depend on the rate, so a sweep over rates is the same traffic played faster.
 """
@@ -6,18 +6,16 @@ The gaps of one seed do not depend on the rate, so a sweep over rates is the sam
 from __future__ import annotations
 
 from math import inf
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.schema import PositiveFloat, Section
 from twinserve.experiments.workloads.fields import PositiveOrInf
 from twinserve.sched_core.plan import Ints
-
-Floats: TypeAlias = NDArray[np.float64]
+from twinserve.sim_backend.arrays import Floats
 
 NS_PER_S = 1e9
 MAX_SECONDS = 9e9

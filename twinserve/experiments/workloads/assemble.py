@@ -1,4 +1,4 @@
-"""From columns to requests: what the client asks for, knows and does."""
+"""Makes a ``Workload`` of requests from columns and the user's options."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.workloads.arrivals import NS_PER_S
 from twinserve.experiments.workloads.options import ClientClass, RequestOptions
-from twinserve.experiments.workloads.rows import Rows
+from twinserve.experiments.workloads.request_columns import RequestColumns
 from twinserve.experiments.workloads.streams import RandomStreams, weighted_choice
 from twinserve.experiments.workloads.workload import Workload
 from twinserve.sched_core.plan import Ints
 from twinserve.sched_core.requests.spec import RequestSpec, SamplingParams
 
 
-def assemble(rows: Rows, options: RequestOptions, streams: RandomStreams, max_model_len: int) -> Workload:
+def assemble(rows: RequestColumns, options: RequestOptions, streams: RandomStreams, max_model_len: int) -> Workload:
     """The workload of ``rows``.
 
     Raises:
@@ -39,7 +39,9 @@ def assemble(rows: Rows, options: RequestOptions, streams: RandomStreams, max_mo
     )
 
 
-def _requests(rows: Rows, max_tokens: Ints, options: RequestOptions, streams: RandomStreams) -> tuple[RequestSpec, ...]:
+def _requests(
+    rows: RequestColumns, max_tokens: Ints, options: RequestOptions, streams: RandomStreams
+) -> tuple[RequestSpec, ...]:
     # Lengths are scripted or equal max_tokens, so no model may end a request early.
     sampling = SamplingParams(ignore_eos=True)
     predicted = _predictions(rows.output_len, options, streams)
@@ -64,7 +66,7 @@ def _requests(rows: Rows, max_tokens: Ints, options: RequestOptions, streams: Ra
     )
 
 
-def _max_tokens(rows: Rows, options: RequestOptions, max_model_len: int) -> Ints:
+def _max_tokens(rows: RequestColumns, options: RequestOptions, max_model_len: int) -> Ints:
     if options.max_tokens == "fixed":
         return np.full(len(rows), options.max_tokens_value, dtype=np.int64)
     if options.max_tokens == "max_model_len":
@@ -82,7 +84,7 @@ def _predictions(output_len: Ints, options: RequestOptions, streams: RandomStrea
     return [round(length) for length in np.maximum(output_len * noise, 1).tolist()]
 
 
-def _classes(rows: Rows, options: RequestOptions, streams: RandomStreams) -> list[ClientClass]:
+def _classes(rows: RequestColumns, options: RequestOptions, streams: RandomStreams) -> list[ClientClass]:
     if not options.classes:
         return [ClientClass()] * len(rows)
     weights = np.array([one.weight for one in options.classes])
@@ -102,11 +104,11 @@ def _aborts(request_ids: list[int], options: RequestOptions, streams: RandomStre
     return {request_id: after_ns for request_id, gone in zip(request_ids, gives_up.tolist(), strict=True) if gone}
 
 
-def _warn_of_misfits(rows: Rows, max_model_len: int) -> Rows:
+def _warn_of_misfits(rows: RequestColumns, max_model_len: int) -> RequestColumns:
     misfits = int((rows.input_len + rows.output_len > max_model_len).sum())
     if not misfits:
         return rows
-    return rows.noting(
+    return rows.with_notes(
         f"{misfits} of {len(rows)} requests need more than max_model_len={max_model_len} tokens and will be refused or "
         "cut short; raise engine.max_model_len or set workload.max_input_len and workload.max_output_len"
     )

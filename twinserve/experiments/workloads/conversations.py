@@ -1,4 +1,4 @@
-"""Prompts that share a beginning: system prompts of client groups, and conversations that quote their own past."""
+"""Prompts with shared beginnings: system prompts of client groups, and conversations that quote earlier turns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinserve.experiments.settings.schema import PositiveInt, Seconds, Section
 from twinserve.experiments.workloads.arrivals import NS_PER_S
 from twinserve.experiments.workloads.fields import NonNegativeFloat
 from twinserve.experiments.workloads.lengths import LengthConfig
-from twinserve.experiments.workloads.rows import PromptMaker
+from twinserve.experiments.workloads.request_columns import PromptMaker
 from twinserve.experiments.workloads.streams import RandomStreams, weighted_choice
 from twinserve.experiments.workloads.token_streams import output_stream, prompt_stream, shared_prefix_stream
 from twinserve.run_core.traffic import FollowUp

@@ -1,4 +1,4 @@
-"""Kinds of settings that only workloads have, and the files they name."""
+"""Field types of workload sections, and the input files that they name."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from twinserve.experiments.settings.schema import PositiveInt, Section
 from twinserve.experiments.workloads.arrivals import to_ns
 from twinserve.experiments.workloads.fields import PositiveOrInf
 from twinserve.experiments.workloads.options import RequestOptions
-from twinserve.experiments.workloads.rows import PromptMaker, Rows, own_prompt
+from twinserve.experiments.workloads.request_columns import PromptMaker, RequestColumns, own_prompt
 from twinserve.experiments.workloads.streams import RandomStreams
 from twinserve.sched_core.plan import Ints
 from twinserve.sched_core.requests.prompt import Prompt
@@ -42,11 +42,11 @@ class NoteBenchConfig(RequestOptions):
     exact_token_ids: bool = False
 
 
-def note_rows(config: NoteBenchConfig, streams: RandomStreams) -> Rows:
+def note_rows(config: NoteBenchConfig, streams: RandomStreams) -> RequestColumns:
     """The benchmark's requests."""
     seed = _seed(streams)
     input_len, output_len, token_ids = _lengths(config.num_prompts, Random(seed), keep_ids=config.exact_token_ids)
-    return Rows(
+    return RequestColumns(
         request_id=np.arange(config.num_prompts),
         arrival_ns=_arrivals_ns(config, Random(seed + 1)),
         input_len=np.array(input_len, dtype=np.int64),

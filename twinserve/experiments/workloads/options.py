@@ -1,4 +1,4 @@
-"""What every kind of workload lets the user say about its requests and their clients."""
+"""The options that every kind of workload has for its requests and clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ServeGen's clients: measured rates, gap distributions and lengths per time window of each client.
+"""ServeGen workloads: measured rates, gaps and lengths per client and time window.
 
 A folder holds two files per client, as alibaba/ServeGen ships them: ``chunk-N-trace.csv`` (no header: window start
 (s), rate (1/s), cv, distribution of gaps, its shape and scale) and ``chunk-N-dataset.json`` (lengths by start time).
@@ -18,12 +18,13 @@ from pydantic import Field
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.paths import resolve
 from twinserve.experiments.settings.schema import FromList, NonNegativeInt, PositiveFloat, PositiveInt, Seconds
-from twinserve.experiments.workloads.arrivals import NS_PER_S, Floats
+from twinserve.experiments.workloads.arrivals import NS_PER_S
 from twinserve.experiments.workloads.formats.reading import Columns, read_csv, seconds
 from twinserve.experiments.workloads.options import RequestOptions
-from twinserve.experiments.workloads.rows import Rows, own_prompt
+from twinserve.experiments.workloads.request_columns import RequestColumns, own_prompt
 from twinserve.experiments.workloads.streams import RandomStreams, weighted_choice
 from twinserve.sched_core.plan import Ints
+from twinserve.sim_backend.arrays import Floats
 
 WINDOW_S = 600.0
 """How long one line of a client's trace lasts."""
@@ -66,7 +67,7 @@ class ServeGenConfig(RequestOptions):
         return files
 
 
-def servegen_rows(config: ServeGenConfig, streams: RandomStreams, base_dir: Path) -> Rows:
+def servegen_rows(config: ServeGenConfig, streams: RandomStreams, base_dir: Path) -> RequestColumns:
     """The requests of all clients, merged by arrival.
 
     Raises:
@@ -82,7 +83,7 @@ def servegen_rows(config: ServeGenConfig, streams: RandomStreams, base_dir: Path
     order = np.argsort(times, kind="stable")[: config.num_prompts]
     if not len(order):
         raise ConfigError("no client sends anything in that time; change start_s or duration_s", key="workload")
-    return Rows(
+    return RequestColumns(
         request_id=np.arange(len(order)),
         arrival_ns=times[order],
         input_len=input_len[order],

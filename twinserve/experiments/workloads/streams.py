@@ -1,4 +1,4 @@
-"""Random numbers: one named generator per (seed, repeat, purpose)."""
+"""Random generators: one named generator per (seed, repeat, purpose)."""
 
 from __future__ import annotations
 

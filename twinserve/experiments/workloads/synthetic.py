@@ -1,4 +1,4 @@
-"""Workloads drawn from distributions."""
+"""Synthetic workloads, drawn from distributions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twinserve.experiments.workloads.arrivals import ArrivalConfig, arrival_time
 from twinserve.experiments.workloads.conversations import Conversations, Sessions, SharedPrefix, prefix_segments, spans
 from twinserve.experiments.workloads.lengths import LengthConfig, draw_lengths
 from twinserve.experiments.workloads.options import RequestOptions
-from twinserve.experiments.workloads.rows import Rows, own_prompt
+from twinserve.experiments.workloads.request_columns import RequestColumns, own_prompt
 from twinserve.experiments.workloads.streams import RandomStreams
 from twinserve.sched_core.plan import Ints
 
@@ -34,13 +34,13 @@ class SyntheticConfig(RequestOptions):
     sessions: Sessions | None = None
 
 
-def synthetic_rows(config: SyntheticConfig, streams: RandomStreams, base_dir: Path) -> Rows:
+def synthetic_rows(config: SyntheticConfig, streams: RandomStreams, base_dir: Path) -> RequestColumns:
     """The requests of ``config``, in order of request id (arrival of a follow-up is decided by the run)."""
     size = config.num_prompts
     input_len = draw_lengths(config.input_len, size, streams.generator("input_len"), base_dir, "workload.input_len")
     output_len = draw_lengths(config.output_len, size, streams.generator("output_len"), base_dir, "workload.output_len")
     if config.sessions is None and config.shared_prefix is None:
-        return Rows(
+        return RequestColumns(
             request_id=np.arange(size),
             arrival_ns=arrival_times_ns(config.arrival, size, streams.generator("arrival")),
             input_len=input_len,
@@ -52,7 +52,7 @@ def synthetic_rows(config: SyntheticConfig, streams: RandomStreams, base_dir: Pa
 
 def _conversation_rows(
     config: SyntheticConfig, streams: RandomStreams, base_dir: Path, said: Ints, output_len: Ints
-) -> Rows:
+) -> RequestColumns:
     sessions = config.sessions
     ids = [range(request_id, request_id + 1) for request_id in range(len(said))]
     think_ns = np.zeros(len(said), dtype=np.int64)
@@ -68,7 +68,7 @@ def _conversation_rows(
         cut = slice(span.start, span.stop)
         talk.add(span, said[cut], answered[cut], think_ns[cut], prefix)
     starts = arrival_times_ns(config.arrival, len(ids), streams.generator("arrival"))
-    rows = Rows(
+    rows = RequestColumns(
         request_id=np.arange(len(said)),
         arrival_ns=np.repeat(starts, [len(span) for span in ids]),
         input_len=np.array([len(talk.prompts[request_id]) for request_id in range(len(said))], dtype=np.int64),
@@ -76,4 +76,4 @@ def _conversation_rows(
         prompt_of=talk.prompt_maker(),
     )
     rows = replace(rows, follow_ups=talk.follow_ups, output_streams=talk.output_streams)
-    return rows.noting(num_conversations=len(ids))
+    return rows.with_notes(num_conversations=len(ids))

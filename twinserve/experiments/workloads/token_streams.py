@@ -1,4 +1,4 @@
-"""Numbers of token streams: four ranges that never overlap.
+"""Ids of token streams, in four ranges that never overlap.
 
 Streams from ``1 << 62`` on belong to the engine, which gives outputs that nobody quotes a stream of its own there.
 """

@@ -1,4 +1,4 @@
-"""Workloads read from a trace file."""
+"""Trace workloads, read from a file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from twinserve.experiments.settings.schema import PositiveFloat, PositiveInt, Se
 from twinserve.experiments.workloads.arrivals import MAX_SECONDS, NS_PER_S, ArrivalConfig, arrival_times_ns
 from twinserve.experiments.workloads.fields import require_file
 from twinserve.experiments.workloads.formats import csv_traces, json_traces
-from twinserve.experiments.workloads.formats.table import Table
-from twinserve.experiments.workloads.limits import apply_limits
+from twinserve.experiments.workloads.formats.trace_table import Table
+from twinserve.experiments.workloads.length_limits import apply_limits
 from twinserve.experiments.workloads.options import RequestOptions
-from twinserve.experiments.workloads.rows import Rows, hashed_prompts, own_prompt
+from twinserve.experiments.workloads.request_columns import RequestColumns, hashed_prompts, own_prompt
 from twinserve.experiments.workloads.streams import RandomStreams
 from twinserve.sched_core.plan import Ints
 
@@ -90,7 +90,7 @@ def read_table(config: TraceConfig, path: Path) -> Table:
     return readers[config.format](path)
 
 
-def trace_rows(config: TraceConfig, streams: RandomStreams, base_dir: Path) -> Rows:
+def trace_rows(config: TraceConfig, streams: RandomStreams, base_dir: Path) -> RequestColumns:
     """The requests that ``config`` takes from its trace; a request's id is its row, counted from 0.
 
     Raises:
@@ -116,13 +116,13 @@ def _read_timed(options: TimedTraceOptions, path: Path) -> Table:
     return json_traces.read_timed(path, labels, unit_ns=unit_ns, hash_block_size=options.hash_block_size)
 
 
-def _sorted_rows(table: Table, config: TraceConfig) -> Rows:
-    """Rows by time, ties in file order."""
+def _sorted_rows(table: Table, config: TraceConfig) -> RequestColumns:
+    """The rows by time, ties in file order."""
     table.refuse(table.input_len == 0, "the prompt has 0 tokens; remove the row")
     num_rows = len(table.input_len)
     time_ns = np.zeros(num_rows, dtype=np.int64) if table.time_ns is None else table.time_ns
     order = np.argsort(time_ns, kind="stable")
-    rows = Rows(
+    rows = RequestColumns(
         request_id=order,
         arrival_ns=time_ns[order],
         input_len=table.input_len[order],
@@ -138,25 +138,25 @@ def _sorted_rows(table: Table, config: TraceConfig) -> Rows:
     if not len(misplaced):
         return rows
     line = table.lines[int(misplaced[0]) + 1]
-    return rows.noting(f"{table.path}: {len(misplaced)} rows are out of order (first: line {line}); sorted by time")
+    return rows.with_notes(f"{table.path}: {len(misplaced)} rows are out of order (first: line {line}); sorted by time")
 
 
-def _keep_real_outputs(rows: Rows, table: Table, config: TraceConfig) -> Rows:
+def _keep_real_outputs(rows: RequestColumns, table: Table, config: TraceConfig) -> RequestColumns:
     empty = table.output_len == 0
     if config.zero_output == "error":
         table.refuse(empty, "the output has 0 tokens; remove the row or set workload.zero_output to drop")
         return rows
-    return rows.take(rows.output_len > 0).noting(num_dropped_zero_output=int(empty.sum()))
+    return rows.take(rows.output_len > 0).with_notes(num_dropped_zero_output=int(empty.sum()))
 
 
-def _window(rows: Rows, config: TraceConfig) -> Rows:
+def _window(rows: RequestColumns, config: TraceConfig) -> RequestColumns:
     start = config.start_s * NS_PER_S
     end = np.inf if config.duration_s is None else start + config.duration_s * NS_PER_S
     kept = rows.take((rows.arrival_ns >= start) & (rows.arrival_ns < end))
     return replace(kept, arrival_ns=kept.arrival_ns - round(start))
 
 
-def _rescale(rows: Rows, config: TraceConfig) -> Rows:
+def _rescale(rows: RequestColumns, config: TraceConfig) -> RequestColumns:
     scaled_ns = rows.arrival_ns * config.time_scale
     if len(rows) and scaled_ns.max() > MAX_SECONDS * NS_PER_S:
         raise ConfigError("stretches the trace over more than 285 years; lower it", key="workload.time_scale")
@@ -173,13 +173,13 @@ def _scaled(lengths: Ints, scale: float) -> Ints:
     return scaled
 
 
-def _first(rows: Rows, num_prompts: int) -> Rows:
+def _first(rows: RequestColumns, num_prompts: int) -> RequestColumns:
     if num_prompts <= len(rows):
         return rows.take(np.arange(num_prompts))
-    return rows.noting(f"workload.num_prompts is {num_prompts}, but the trace has only {len(rows)} such rows")
+    return rows.with_notes(f"workload.num_prompts is {num_prompts}, but the trace has only {len(rows)} such rows")
 
 
-def _retimed(rows: Rows, config: TraceConfig, streams: RandomStreams) -> Rows:
+def _retimed(rows: RequestColumns, config: TraceConfig, streams: RandomStreams) -> RequestColumns:
     if not len(rows):
         raise ConfigError(
             "no row is left; widen start_s, duration_s or the limits, or take another trace", key="workload"

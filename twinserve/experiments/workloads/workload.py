@@ -1,4 +1,4 @@
-"""The finished product: what a backend is given to serve."""
+"""The ``Workload`` that a backend serves: requests, clients and follow-ups."""
 
 from __future__ import annotations
 

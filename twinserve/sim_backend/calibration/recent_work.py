@@ -1,4 +1,4 @@
-"""What the last moments' work does to a step: near its power limit a GPU lowers its clock.
+"""Recent prefill load, which slows steps down because a GPU near its power limit lowers its clock.
 
 Prompt tokens keep the matrix units busy, decodes wait for memory. The *share* is the exponentially weighted part of
 recent time that went to steps with prompt tokens: 0 after a pause or many decodes, near 1 in a steady prefill. On an
@@ -11,7 +11,7 @@ from math import exp
 
 import numpy as np
 
-from twinserve.sim_backend.calibration.arrays import Floats, Matrix
+from twinserve.sim_backend.arrays import Floats, Matrix
 
 TIME_CONSTANTS_MS = (10.0, 20.0, 35.0, 50.0, 100.0, 200.0, 400.0)
 """Those that a fit chooses from."""

@@ -1,4 +1,4 @@
-"""A calibration as a value: what was fitted, on what, and how far it can be trusted."""
+"""A calibration as a value: fitted terms, measured engine, covered ranges and held-out error."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class HeldOutError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredEngine:
-    """What was measured: ``num_blocks`` and ``block_size`` are its KV pool, ``capture_sizes`` its CUDA graphs."""
+    """The measured engine: ``num_blocks`` and ``block_size`` are its KV pool, ``capture_sizes`` its CUDA graphs."""
 
     gpu: str
     model: str

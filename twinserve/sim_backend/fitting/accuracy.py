@@ -1,4 +1,4 @@
-"""How far a calibration is off."""
+"""Errors of a calibration's predictions over measured steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from twinserve.sched_core.dispatch import GraphMode
-from twinserve.sim_backend.calibration.arrays import Floats
+from twinserve.sim_backend.arrays import Floats
 from twinserve.sim_backend.calibration.values import Calibration, HeldOutError
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
 from twinserve.sim_backend.fitting.predict import predicted_ns

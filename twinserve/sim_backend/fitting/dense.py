@@ -1,10 +1,10 @@
-"""The dense part of a step as columns of a linear fit: one per knot of a piecewise-linear function of the tokens."""
+"""The dense part of a step as columns of a linear fit, one per knot of a piecewise-linear function."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from twinserve.sim_backend.calibration.arrays import Floats, Matrix
+from twinserve.sim_backend.arrays import Floats, Matrix
 
 MOST_EAGER_KNOTS = 16
 STEPS_PER_KNOT = 4

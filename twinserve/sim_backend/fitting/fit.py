@@ -1,4 +1,4 @@
-"""From measured steps to a calibration."""
+"""Fits a calibration to measured steps."""
 
 from __future__ import annotations
 

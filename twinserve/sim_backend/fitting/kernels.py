@@ -1,4 +1,4 @@
-"""Steps put together from measured kernels: layers by tokens, head by rows, attention by chunk, decodes and contexts.
+"""Builds steps from kernel times: layers by tokens, head by rows, attention by chunk, decodes and contexts.
 
 What a step takes on the device is ``layers * (dense(tokens) + attention) + head(sampled rows)``. The kernels are
 interpolated linearly, never logarithmically (LLMServingSim found that to matter), and steps are put together on a grid
@@ -15,12 +15,12 @@ import numpy as np
 
 from twinserve.sched_core.dispatch import CaptureSizes, dispatch
 from twinserve.sched_core.features import StepFeatures
-from twinserve.sim_backend.calibration.arrays import Floats, Matrix
+from twinserve.sim_backend.arrays import Floats, Matrix
 from twinserve.sim_backend.calibration.recent_work import unknown_shares
+from twinserve.sim_backend.fitting.held_out import held_out_shapes
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
-from twinserve.sim_backend.fitting.split import held_out_shapes
+from twinserve.sim_backend.units import NS_PER_US
 
-NS_PER_US = 1e3
 DECODES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 80, 96, 128, 192, 256)
 DECODE_KEYS = (32, 64, 128, 256, 512, 768, 1024, 1536, 2048, 4096, 8192)
 CHUNKS = (0, 16, 32, 64, 128, 192, 256, 384, 480, *range(576, 2049, 128), 3072, 4096, 8192)
@@ -45,7 +45,7 @@ class KernelProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
-    """What steps an engine can have."""
+    """The limits of an engine's steps."""
 
     max_num_batched_tokens: int
     max_num_seqs: int

@@ -1,4 +1,4 @@
-"""Steps launched alone, brought to the speed of the same steps in an engine's loop.
+"""Scales steps launched alone to the speed of the same steps in an engine's loop.
 
 A GPU under steady load runs at another clock than one that pauses between launches: a shape measured alone says how
 its time depends on tokens and contexts, the steps of a loop say how fast the device is while serving.

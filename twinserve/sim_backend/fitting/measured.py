@@ -1,4 +1,4 @@
-"""Measured steps as columns: what a calibration is fitted to and judged on."""
+"""Measured steps as columns, the data that a calibration is fitted to and judged on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinserve.sched_core.dispatch import GraphMode
-from twinserve.sim_backend.calibration.arrays import Bools, Floats, Labels, Matrix
+from twinserve.sim_backend.arrays import Bools, Floats, Labels, Matrix
 from twinserve.sim_backend.calibration.recent_work import TIME_CONSTANTS_MS
 from twinserve.sim_backend.calibration.values import Throttle
 
@@ -60,7 +60,7 @@ class MeasuredSteps:
 
     @property
     def judged_ns(self) -> Floats:
-        """What a prediction is compared with: the interval of steps in a loop, else the device time if known."""
+        """The time to compare a prediction with: the interval of steps in a loop, else the device time if known."""
         whole = self.in_loop | ~np.isfinite(self.device_ns)
         return np.where(whole, self.interval_ns, self.device_ns)
 

@@ -1,16 +1,14 @@
-"""The cost model's formula over columns of steps: what ``CalibratedCostModel`` says, all rows at once."""
+"""The formula of ``CalibratedCostModel`` over columns of steps."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from twinserve.sim_backend.calibration.arrays import Floats
+from twinserve.sim_backend.arrays import Floats
 from twinserve.sim_backend.calibration.values import Calibration, HostGap, StepTerms, Throttle
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
 from twinserve.sim_backend.piecewise import PiecewiseLinear
-
-NS_PER_MS = 1e6
-NS_PER_US = 1e3
+from twinserve.sim_backend.units import NS_PER_MS, NS_PER_US
 
 
 def device_ns(terms: StepTerms, steps: MeasuredSteps, throttle: Throttle | None = None) -> Floats:
@@ -25,7 +23,7 @@ def device_ns(terms: StepTerms, steps: MeasuredSteps, throttle: Throttle | None 
     total += terms.per_sample_us * NS_PER_US * features["num_samples"]
     slowdown = terms.throttled_ms * NS_PER_MS + terms.per_throttled_token_us * NS_PER_US * features["num_padded_tokens"]
     slowdown += terms.per_throttled_context_token_us * NS_PER_US * features["decode_context"]
-    return np.maximum(total + slowdown * steps.throttled(throttle), terms.floor_ms * NS_PER_MS)
+    return np.maximum(total, terms.floor_ms * NS_PER_MS) + slowdown * steps.throttled(throttle)
 
 
 def host_gap_ns(gap: HostGap, steps: MeasuredSteps) -> Floats:

@@ -1,10 +1,10 @@
-"""Non-negative linear fits in relative errors that outliers do not move."""
+"""Non-negative linear fits of relative errors, robust to outliers."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from twinserve.sim_backend.calibration.arrays import Floats, Matrix
+from twinserve.sim_backend.arrays import Floats, Matrix
 
 ROUNDS = 25
 TRUSTED = 2.0  # in median absolute errors, of which normal noise has 95 % within three

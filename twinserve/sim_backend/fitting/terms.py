@@ -1,4 +1,4 @@
-"""Terms of one graph mode and of the host gap, fitted to measured steps."""
+"""Fits the terms of one graph mode and of the host gap to measured steps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from types import MappingProxyType
 import numpy as np
 
 from twinserve.sched_core.dispatch import GraphMode
-from twinserve.sim_backend.calibration.arrays import Bools, Floats
+from twinserve.sim_backend.arrays import Bools, Floats
 from twinserve.sim_backend.calibration.values import HostGap, StepTerms, Throttle
 from twinserve.sim_backend.fitting.dense import eager_knots, graph_knots, rise_columns, value_columns
 from twinserve.sim_backend.fitting.measured import MeasuredSteps
-from twinserve.sim_backend.fitting.predict import NS_PER_MS, NS_PER_US, device_ns
+from twinserve.sim_backend.fitting.predict import device_ns
 from twinserve.sim_backend.fitting.robust import fit_non_negative
+from twinserve.sim_backend.units import NS_PER_MS, NS_PER_US
 
 COLUMNS: Mapping[str, str] = MappingProxyType(
     {
@@ -90,7 +91,7 @@ def _linear_terms(steps: MeasuredSteps, target_ns: Floats, mode: GraphMode, thro
 
 
 def slowdown_columns(steps: MeasuredSteps, mode: GraphMode, throttle: Throttle | None) -> dict[str, Floats]:
-    """What the terms of a throttle multiply, by term. Decodes wait for memory, however many and long they are."""
+    """The counts that a throttle's terms multiply, by term. Decodes wait for memory, however many and long."""
     slowed = steps.throttled(throttle)
     if mode is GraphMode.DECODE:
         return {"throttled_us": slowed}

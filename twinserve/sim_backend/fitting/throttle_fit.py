@@ -1,4 +1,4 @@
-"""Does the device slow down under load, and when: the time constant and the share from which on it does."""
+"""Finds whether and when the device slows down under load: the time constant and the share."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Readers of trace files: each turns a file into a ``Table``."""
+"""Readers of trace files; each turns a file into a ``Table``."""

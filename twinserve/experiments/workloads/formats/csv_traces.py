@@ -1,4 +1,4 @@
-"""Traces in CSV files."""
+"""Reads traces from CSV files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from twinserve.experiments.workloads.formats.reading import read_csv, seconds, token_count, whole_number
-from twinserve.experiments.workloads.formats.table import Table, since_first
+from twinserve.experiments.workloads.formats.trace_table import Table, since_first
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
 _EPOCH = datetime(1970, 1, 1)

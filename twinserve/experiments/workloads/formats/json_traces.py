@@ -1,4 +1,4 @@
-"""Traces with one JSON object a line."""
+"""Reads traces from files with one JSON object a line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from twinserve.experiments.workloads.formats.reading import Columns, read_json_lines, seconds, token_count, whole_number
-from twinserve.experiments.workloads.formats.table import Table, since_first
+from twinserve.experiments.workloads.formats.trace_table import Table, since_first
 from twinserve.experiments.workloads.token_streams import MAX_HASH_ID
 
 

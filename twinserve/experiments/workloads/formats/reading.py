@@ -1,4 +1,4 @@
-"""Reading CSV and JSON lines so that every error names the file, the line and what would be right."""
+"""Reads CSV and JSON lines; every error names the file, the line and what would be right."""
 
 from __future__ import annotations
 
