@@ -32,7 +32,8 @@ def test_entering_rows_come_after_all_groups() -> None:
     scheduled.add_entering(1, 32, 20, [5, 6])
     scheduled.add_entering(2, 0, 3, [9])
     merged = scheduled.merged()
-    assert [column.tolist() for column in merged] == [[0, 1, 2], [4, 32, 0], [1, 20, 3], [5, 52, 3], [0, 2, 1]]
+    assert [column.tolist() for column in merged[:-1]] == [[0, 1, 2], [4, 32, 0], [1, 20, 3], [5, 52, 3]]
+    assert (merged.num_tokens, scheduled.num_blocks().tolist()) == (24, [0, 2, 1])
     assert scheduled.block_ids().tolist() == [5, 6, 9]
 
 
@@ -46,6 +47,7 @@ def test_removed_row_takes_its_own_blocks_along() -> None:
     assert scheduled.block_ids().tolist() == [10, 30]
     assert scheduled.remove(5) == 0
     assert scheduled.merged().rows.tolist() == [0, 2]
+    assert scheduled.num_blocks().tolist() == [1, 1]
 
 
 def test_budget_and_tokens_always_add_up() -> None:

@@ -151,9 +151,9 @@ class Draft:
             return num_rows
         index = int(short.argmax())  # the first row that finds too few blocks
         if index > 0:
-            self._commit(group.part(0, index))
+            self._commit(group.part(slice(index)))
         if self._make_room(int(group.rows[index]), int(num_blocks[index])):
-            self._commit(group.part(index, index + 1))
+            self._commit(group.part(slice(index, index + 1)))
         return index + 1
 
     def _commit(self, group: RowGroup) -> None:

@@ -49,7 +49,8 @@ class EngineCore:
         self._unreported: tuple[int, ...] = ()  # preempted since the last plan
         self._now = 0
         self._num_steps = 0
-        self._pacing = PrefillPacing(config.prefill_schedule_interval)
+        interval = config.prefill_schedule_interval
+        self._pacing = PrefillPacing(interval) if interval > 1 else None
         self._counters = Counters(config.block_size)
 
     @property
@@ -157,7 +158,8 @@ class EngineCore:
         config, policies = self.config, self._state.policies
         asked = policies.budget.tokens(self._batch_state, now)
         budget = max(1, min(asked, config.max_num_batched_tokens))
-        draft = Draft(self._state, now, budget, self._pacing.defers_prefill(self._state.running))
+        defers_prefill = self._pacing is not None and self._pacing.defers_prefill(self._state.running)
+        draft = Draft(self._state, now, budget, defers_prefill)
         policies.composition.compose(draft)
         if draft.preempted:
             self._unreported += tuple(draft.preempted)
@@ -177,7 +179,7 @@ class EngineCore:
             num_computed=scheduled.computed,
             num_new=scheduled.tokens,
             samples=samples,
-            num_new_blocks=scheduled.num_blocks,
+            num_new_blocks=draft.scheduled.num_blocks(),
             new_block_ids=draft.scheduled.block_ids(),
             started=tuple(draft.started),
             preempted=self._unreported,
@@ -227,7 +229,8 @@ class EngineCore:
             order.on_admit(request, now)
         order.on_tokens(plan.request_ids, plan.num_new, now)
         self._counters.confirm(plan)
-        self._pacing.confirm(plan)
+        if self._pacing is not None:
+            self._pacing.confirm(plan)
 
     def _take_aborting(self) -> frozenset[int]:
         aborting, self._aborting = frozenset(self._aborting), []

@@ -20,7 +20,7 @@ class PrefillPacing:
         self._queue_was_drained = True
 
     def defers_prefill(self, table: RunningTable) -> bool:
-        if self._interval == 1 or not self._queue_was_drained or self._steps_since_prefill >= self._interval - 1:
+        if not self._queue_was_drained or self._steps_since_prefill >= self._interval - 1:
             return False
         return bool((table.remaining() == 1).any())
 

@@ -22,26 +22,10 @@ class RowGroup(NamedTuple):
     ends: Ints
     num_tokens: int
 
-    def part(self, first: int, stop: int) -> RowGroup:
-        """The rows at positions ``[first, stop)``."""
-        tokens = self.tokens[first:stop]
-        return RowGroup(
-            self.rows[first:stop], self.computed[first:stop], tokens, self.ends[first:stop], int(tokens.sum())
-        )
-
-
-class Columns(NamedTuple):
-    """Everything scheduled, one entry per row; ``num_blocks`` counts the new blocks of each."""
-
-    rows: Ints
-    computed: Ints
-    tokens: Ints
-    ends: Ints
-    num_blocks: Ints
-
-    def where(self, kept: Ints) -> Columns:
-        rows, computed, tokens, ends, num_blocks = self
-        return Columns(rows[kept], computed[kept], tokens[kept], ends[kept], num_blocks[kept])
+    def part(self, kept: slice | Ints) -> RowGroup:
+        """The rows at the positions ``kept``."""
+        tokens = self.tokens[kept]
+        return RowGroup(self.rows[kept], self.computed[kept], tokens, self.ends[kept], int(tokens.sum()))
 
 
 class ScheduledRows:
@@ -51,28 +35,28 @@ class ScheduledRows:
     either is here.
     """
 
-    __slots__ = ("_block_ids", "_entering", "_groups", "budget", "num_tokens")
+    __slots__ = ("_block_ids", "_entering", "_groups", "_num_blocks", "budget", "num_tokens")
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.num_tokens = 0
-        self._groups: list[Columns] = []
-        self._entering: list[tuple[int, int, int, int, int]] = []  # each with the fields of ``Columns``
+        self._groups: list[RowGroup] = []
+        self._num_blocks: list[Ints] = []  # of the rows of each group
+        self._entering: list[tuple[int, int, int, int, int]] = []  # row, computed, tokens, end, new blocks
         self._block_ids: list[int] = []
 
     def add(self, group: RowGroup, num_blocks: Ints, block_ids: list[int]) -> None:
         """``block_ids`` are the new blocks of the group's rows in order, ``num_blocks[i]`` of them for row ``i``."""
-        self._groups.append(Columns(group.rows, group.computed, group.tokens, group.ends, num_blocks))
+        self._groups.append(group)
+        self._num_blocks.append(num_blocks)
         self._block_ids += block_ids
-        self._spend(group.num_tokens)
+        self.num_tokens += group.num_tokens
+        self.budget -= group.num_tokens
 
     def add_entering(self, row: int, computed: int, tokens: int, block_ids: list[int]) -> None:
         """A row that enters the batch, after all groups; it stays."""
         self._entering.append((row, computed, tokens, computed + tokens, len(block_ids)))
         self._block_ids += block_ids
-        self._spend(tokens)
-
-    def _spend(self, tokens: int) -> None:
         self.num_tokens += tokens
         self.budget -= tokens
 
@@ -85,25 +69,38 @@ class ScheduledRows:
     def remove(self, row: int) -> int:
         """Take a row out again; its tokens are back in the budget. Returns how many it had (0: not scheduled)."""
         first_block = 0
-        for index, group in enumerate(self._groups):
+        for index, (group, num_blocks) in enumerate(zip(self._groups, self._num_blocks, strict=True)):
             for position in (group.rows == row).nonzero()[0].tolist():
-                first_block += int(group.num_blocks[:position].sum())
-                del self._block_ids[first_block : first_block + int(group.num_blocks[position])]
-                rest = group.where((group.rows != row).nonzero()[0])
-                self._groups[index : index + 1] = [rest] if len(rest.rows) else []
+                first_block += int(num_blocks[:position].sum())
+                del self._block_ids[first_block : first_block + int(num_blocks[position])]
+                self._take_out(index, (group.rows != row).nonzero()[0])
                 tokens = int(group.tokens[position])
-                self._spend(-tokens)
+                self.num_tokens -= tokens
+                self.budget += tokens
                 return tokens
-            first_block += int(group.num_blocks.sum())
+            first_block += int(num_blocks.sum())
         return 0
+
+    def _take_out(self, index: int, kept: Ints) -> None:
+        rest, num_blocks = self._groups[index].part(kept), self._num_blocks[index][kept]
+        self._groups[index : index + 1] = [rest] if len(kept) else []
+        self._num_blocks[index : index + 1] = [num_blocks] if len(kept) else []
 
     def block_ids(self) -> Ints:
         """All new blocks, in scheduling order."""
         return np.array(self._block_ids, dtype=np.int64)
 
-    def merged(self) -> Columns:
+    def num_blocks(self) -> Ints:
+        """New blocks of each row, in scheduling order."""
+        if len(self._num_blocks) == 1 and not self._entering:
+            return self._num_blocks[0]
+        entering = np.array([entry[-1] for entry in self._entering], dtype=np.int64)
+        return np.concatenate([*self._num_blocks, entering])
+
+    def merged(self) -> RowGroup:
         """Everything scheduled, in order."""
         if len(self._groups) == 1 and not self._entering:
             return self._groups[0]
-        entering = np.array(self._entering, dtype=np.int64).reshape(-1, len(Columns._fields))
-        return Columns(*np.concatenate([*self._groups, entering.T], axis=1))
+        entering = np.array([entry[:-1] for entry in self._entering], dtype=np.int64).reshape(-1, 4)
+        columns = np.concatenate([*(group[:-1] for group in self._groups), entering.T], axis=1)
+        return RowGroup(*columns, self.num_tokens)

@@ -25,7 +25,7 @@ def check_real(experiment: Experiment) -> None:
     if model.path is None and model.load_format != "dummy":
         message = "is missing; give a model folder, or model.load_format: dummy for random weights"
         raise ConfigError(message, key="model.path")
-    engine_policies(experiment.config.engine, None)
+    engine_policies(experiment)
 
 
 def run_real(experiment: Experiment, workload: Workload, check: bool, on_progress: Progress | None) -> BackendRun:
@@ -33,7 +33,7 @@ def run_real(experiment: Experiment, workload: Workload, check: bool, on_progres
     with real_engine(experiment) as (backend, arguments):
         run = backend.run_experiment(
             **arguments,
-            policies=engine_policies(engine, None),
+            policies=engine_policies(experiment),
             traffic=workload.traffic(),
             recorder=Recorder(keep_plans=experiment.config.record.decisions),
             output_lens=workload.output_lens,
@@ -74,7 +74,7 @@ def profiled_engine(
     with real_engine(experiment) as (backend, arguments):
         profile = backend.load_profile(
             **arguments | {"options": arguments["options"] | known},
-            make_policies=lambda: engine_policies(experiment.config.engine, None),
+            make_policies=lambda: engine_policies(experiment),
             seed=experiment.config.seed,
             num_visits=num_visits,
             density=density,
