@@ -102,5 +102,5 @@ class ScheduledRows:
         if len(self._groups) == 1 and not self._entering:
             return self._groups[0]
         entering = np.array([entry[:-1] for entry in self._entering], dtype=np.int64).reshape(-1, 4)
-        columns = np.concatenate([*(group[:-1] for group in self._groups), entering.T], axis=1)
-        return RowGroup(*columns, self.num_tokens)
+        rows, computed, tokens, ends = np.concatenate([*(group[:-1] for group in self._groups), entering.T], axis=1)
+        return RowGroup(rows, computed, tokens, ends, self.num_tokens)
