@@ -15,7 +15,7 @@ from typing import Any
 from twinserve.experiments.config.cost_model import cost_model_files
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.load import Experiment
-from twinserve.experiments.config.policies import chosen, names_of, policy_errors
+from twinserve.experiments.config.policies import chosen, names_of, policy_errors, qualified_name
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files import strict_json
 from twinserve.experiments.settings.input_paths import map_paths
@@ -166,15 +166,38 @@ def _module_file(key: str, module: str) -> Path:
 
 
 def source_of(maker: Maker) -> str | None:
-    """The source that says what ``maker`` makes: of a class with its bases, or of a plain function; else None."""
-    is_plain = isinstance(maker, FunctionType) and not (maker.__closure__ or maker.__defaults__ or maker.__kwdefaults__)
-    if not isinstance(maker, type) and not is_plain:
-        return None
-    parts = inspect.getmro(maker) if isinstance(maker, type) else (maker,)
+    """The source that says what ``maker`` makes: of a class with its bases, or of a plain function.
+
+    None when that is not all that decides: closures, instances, attributes that are objects, source that is not there.
+    """
     try:
-        return "\n".join(inspect.getsource(part) for part in parts if part.__module__ != "builtins")
+        if isinstance(maker, type):
+            return "\n".join(_class_source(kind) for kind in maker.__mro__ if kind is not object)
+        return _function_source(maker)
     except (OSError, TypeError):
         return None
+
+
+def _class_source(kind: type[Any]) -> str:
+    """Its methods and plain values; a class defined in a notebook has no other source than that of its methods."""
+    parts = [qualified_name(kind)]
+    for name, value in vars(kind).items():
+        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        if isinstance(function, FunctionType):
+            parts.append(_function_source(function))
+        elif isinstance(value, int | float | str | tuple | None):
+            parts.append(f"{name} = {value!r}")
+        elif not name.startswith("__"):
+            raise TypeError(f"{name} is an object")
+    return "\n".join(parts)
+
+
+def _function_source(function: object) -> str:
+    if not isinstance(function, FunctionType) or (
+        function.__closure__ and function.__code__.co_freevars != ("__class__",)
+    ):
+        raise TypeError("what it does depends on more than its source")
+    return inspect.getsource(function)
 
 
 def _text_digest(text: str) -> str:
