@@ -19,7 +19,7 @@ def test_groups_keep_scheduling_order() -> None:
     scheduled = ScheduledRows(BUDGET)
     add(scheduled, [(2, 8, 1, 1), (0, 4, 1, 0)], [7])
     add(scheduled, [(1, 0, 5, 2)], [3, 4])
-    merged = scheduled.merged()
+    merged, _ = scheduled.merged()
     assert merged.rows.tolist() == [2, 0, 1]
     assert merged.tokens.tolist() == [1, 1, 5]
     assert scheduled.block_ids().tolist() == [7, 3, 4]
@@ -31,9 +31,9 @@ def test_entering_rows_come_after_all_groups() -> None:
     add(scheduled, [(0, 4, 1, 0)], [])
     scheduled.add_entering(1, 32, 20, [5, 6])
     scheduled.add_entering(2, 0, 3, [9])
-    merged = scheduled.merged()
+    merged, num_blocks = scheduled.merged()
     assert [column.tolist() for column in merged[:-1]] == [[0, 1, 2], [4, 32, 0], [1, 20, 3], [5, 52, 3]]
-    assert (merged.num_tokens, scheduled.num_blocks().tolist()) == (24, [0, 2, 1])
+    assert (merged.num_tokens, num_blocks.tolist()) == (24, [0, 2, 1])
     assert scheduled.block_ids().tolist() == [5, 6, 9]
 
 
@@ -46,8 +46,8 @@ def test_removed_row_takes_its_own_blocks_along() -> None:
     assert scheduled.remove(3) == 4
     assert scheduled.block_ids().tolist() == [10, 30]
     assert scheduled.remove(5) == 0
-    assert scheduled.merged().rows.tolist() == [0, 2]
-    assert scheduled.num_blocks().tolist() == [1, 1]
+    assert scheduled.merged()[0].rows.tolist() == [0, 2]
+    assert scheduled.merged()[1].tolist() == [1, 1]
 
 
 def test_budget_and_tokens_always_add_up() -> None:
@@ -68,4 +68,4 @@ def test_nothing_is_left_when_all_rows_were_removed() -> None:
     add(scheduled, [(0, 0, 4, 1)], [1])
     scheduled.remove(0)
     assert scheduled.num_tokens == 0
-    assert scheduled.merged().rows.tolist() == []
+    assert scheduled.merged()[0].rows.tolist() == []

@@ -158,16 +158,17 @@ class Draft:
 
     def _commit(self, group: RowGroup) -> None:
         """Schedule rows whose blocks are free: take them, and make the blocks that are filled findable."""
+        rows, computed, _, ends, _ = group
         table = self._table
-        spare = table.capacity[group.rows] - group.ends
+        spare = table.capacity[rows] - ends
         edge = (spare <= ZERO).nonzero()[0]  # other rows neither take nor fill a block
-        num_blocks = np.zeros(len(group.rows), np.int64)
+        num_blocks = np.zeros(len(rows), np.int64)
         taken: list[int] = []
         if len(edge):
             num_blocks[edge] = needed = _blocks_short_of(spare[edge], table.block_size)
-            at_edge = group.rows[edge]
+            at_edge = rows[edge]
             requests = [table.requests[row] for row in at_edge.tolist()]
-            starts, stops = group.computed[edge].tolist(), group.ends[edge].tolist()
+            starts, stops = computed[edge].tolist(), ends[edge].tolist()
             taken = self._state.blocks.advance(requests, starts, stops, needed.tolist())
             if taken:
                 table.grow(at_edge, needed)

@@ -105,7 +105,7 @@ class EngineCore:
         draft = self._compose(now)
         if draft.preempted and draft.is_empty:
             # The only row that could run gave up its place: with its blocks free, try again in the same step.
-            self._remove_preempted(draft.preempted_rows, draft.scheduled.merged().rows)
+            self._remove_preempted(draft.preempted_rows, draft.scheduled.merged()[0].rows)
             draft = self._compose(now)
         return self._launch(draft, unreported) if not draft.is_empty else self._idle(now)
 
@@ -166,7 +166,8 @@ class EngineCore:
         return draft
 
     def _launch(self, draft: Draft, unreported: tuple[int, ...]) -> StepPlan:
-        state, scheduled = self._state, draft.scheduled.merged()
+        state = self._state
+        scheduled, num_new_blocks = draft.scheduled.merged()
         table = state.running
         rows, ends = scheduled.rows, scheduled.ends
         samples = ends == table.num_tokens[rows]
@@ -179,7 +180,7 @@ class EngineCore:
             num_computed=scheduled.computed,
             num_new=scheduled.tokens,
             samples=samples,
-            num_new_blocks=draft.scheduled.num_blocks(),
+            num_new_blocks=num_new_blocks,
             new_block_ids=draft.scheduled.block_ids(),
             started=tuple(draft.started),
             preempted=self._unreported,

@@ -44,18 +44,18 @@ def step_features(plan: StepPlan, capture_sizes: CaptureSizes = NO_GRAPHS) -> St
     mode, num_padded_tokens = _EAGER, plan.num_tokens
     if capture_sizes is not NO_GRAPHS:
         mode, num_padded_tokens = dispatch(plan.num_tokens, num_rows, capture_sizes)
-    return StepFeatures(
-        num_tokens=plan.num_tokens,
-        num_rows=num_rows,
-        num_decodes=num_rows - num_prefills,
-        decode_context=total_context - context,
-        prefill_tokens=tokens,
-        prefill_pairs=pairs,
-        prefill_context=context,
-        num_samples=plan.num_samples,
-        num_started=len(plan.started),
-        graph_mode=mode,
-        num_padded_tokens=num_padded_tokens,
+    return StepFeatures(  # in the order of its fields: keywords would cost 0.6 % of a simulated step
+        plan.num_tokens,
+        num_rows,
+        num_rows - num_prefills,
+        total_context - context,
+        tokens,
+        pairs,
+        context,
+        plan.num_samples,
+        len(plan.started),
+        mode,
+        num_padded_tokens,
     )
 
 

@@ -90,17 +90,11 @@ class ScheduledRows:
         """All new blocks, in scheduling order."""
         return np.array(self._block_ids, dtype=np.int64)
 
-    def num_blocks(self) -> Ints:
-        """New blocks of each row, in scheduling order."""
-        if len(self._num_blocks) == 1 and not self._entering:
-            return self._num_blocks[0]
-        entering = np.array([entry[-1] for entry in self._entering], dtype=np.int64)
-        return np.concatenate([*self._num_blocks, entering])
-
-    def merged(self) -> RowGroup:
-        """Everything scheduled, in order."""
+    def merged(self) -> tuple[RowGroup, Ints]:
+        """Everything scheduled, in order, and the number of new blocks of each row."""
         if len(self._groups) == 1 and not self._entering:
-            return self._groups[0]
-        entering = np.array([entry[:-1] for entry in self._entering], dtype=np.int64).reshape(-1, 4)
-        rows, computed, tokens, ends = np.concatenate([*(group[:-1] for group in self._groups), entering.T], axis=1)
-        return RowGroup(rows, computed, tokens, ends, self.num_tokens)
+            return self._groups[0], self._num_blocks[0]
+        entering = np.array(self._entering, dtype=np.int64).reshape(-1, 5)
+        columns = [(*group[:-1], num) for group, num in zip(self._groups, self._num_blocks, strict=True)]
+        rows, computed, tokens, ends, num_blocks = np.concatenate([*columns, entering.T], axis=1)
+        return RowGroup(rows, computed, tokens, ends, self.num_tokens), num_blocks
