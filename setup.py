@@ -13,18 +13,21 @@ from setuptools import Extension, setup
 HOT = (
     "run_core/record",
     "run_core/session",
+    "sched_core/admitting",
     "sched_core/blocks/block_manager",
     "sched_core/blocks/block_pool",
     "sched_core/blocks/cache_index",
+    "sched_core/counters",
     "sched_core/draft",
     "sched_core/engine",
     "sched_core/features",
     "sched_core/finishing",
     "sched_core/journal",
     "sched_core/output_log",
+    "sched_core/pacing",
     "sched_core/requests/request",
     "sched_core/running_table",
-    "sched_core/schedule",
+    "sched_core/scheduled_rows",
 )
 
 

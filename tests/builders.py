@@ -20,8 +20,8 @@ from twinserve.sched_core.requests.spec import RequestSpec
 from twinserve.sched_core.state import SchedulerState
 
 
-def make_engine(policies: Mapping[str, str] | None = None, *, num_blocks: int = 1000, **config: Any) -> EngineCore:
-    """An engine with vLLM's defaults; ``policies`` are the names that ``build_policies`` takes."""
+def make_engine(policies: Mapping[str, Any] | None = None, *, num_blocks: int = 1000, **config: Any) -> EngineCore:
+    """An engine with vLLM's defaults; ``policies`` are the choices that ``build_policies`` takes."""
     settings = SchedulerConfig(num_blocks=num_blocks, **config)
     return EngineCore(settings, build_policies(**(policies or {})))
 

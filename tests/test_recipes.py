@@ -34,7 +34,7 @@ from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 
 RECIPES, METRICS = ((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in ("recipes", "metrics"))
 EXAMPLES = re.findall(r"```(?:python|yaml)\n# ([^\n]+)\n(.*?)```", RECIPES, re.DOTALL)
-MODULES = ("my_policies", "my_budget", "my_reader", "bursts", "quadratic")
+MODULES = ("my_policies", "my_parameters", "my_budget", "my_reader", "bursts", "quadratic")
 LATENCY_KEY = re.compile(
     r"(?:mean_|median_|std_|p[\d.]+_)?(ttft|tpot|itl|e2el|queue_time|client_queue_time)(_ms|_count)"
 )
@@ -107,9 +107,16 @@ def test_the_example_budget_shortens_steps_by_asking_the_estimator() -> None:
 
     cost_model = LinearCostModel(LinearTerms(per_token_ms=0.5))
     free = serve(cost_model, num_blocks=100)
-    kept = serve(cost_model, num_blocks=100, budget="my_budget:TenMilliseconds", estimator=Estimator())
+    kept = serve(cost_model, num_blocks=100, budget="my_budget:ShortSteps", estimator=Estimator())
     assert max(free.steps["num_tokens"]) == 32
     assert max(kept.steps["num_tokens"]) == 16
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_example_composition_caps_prompts_beside_decodes() -> None:
+    steps = serve(LinearCostModel(LinearTerms(base_ms=1.0)), num_blocks=100, **parts_of("my_parameters.yaml")["engine"])
+    assert 1 < max(steps.steps["prefill_tokens"]) <= 16
+    assert steps.requests["output_len"] == [12] * 6
 
 
 def experiment(folder: Path) -> Experiment:

@@ -16,6 +16,7 @@ from twinserve.sched_core.engine import EngineCore
 from twinserve.sched_core.events import Event, Finished, TokensSampled
 from twinserve.sched_core.invariants import check, check_plan, state_of
 from twinserve.sched_core.plan import Idle, StepPlan
+from twinserve.sched_core.policies.interfaces import Rows, StepDraft
 from twinserve.sched_core.policies.registry import build_policies, names
 from twinserve.sched_core.requests.prompt import Piece, Prompt, Segment, TokenIds
 from twinserve.sched_core.requests.spec import RequestSpec, SamplingParams
@@ -39,7 +40,7 @@ class World:
     """An engine, what arrives at which step boundary, and what goes wrong at which step."""
 
     config: SchedulerConfig
-    policies: Mapping[str, str] = field(default_factory=dict)
+    policies: Mapping[str, Any] = field(default_factory=dict)
     arrivals: tuple[tuple[int, RequestSpec], ...]
     aborts: tuple[tuple[int, int, bool], ...] = ()  # (step boundary, request id, while the step is in flight)
     cancels: frozenset[int] = frozenset()
@@ -64,9 +65,44 @@ def configs() -> st.SearchStrategy[SchedulerConfig]:
     )
 
 
-def policy_names() -> st.SearchStrategy[dict[str, str]]:
+class Capped:
+    """A composition of calls with caps; then everything that is left, so that nothing waits for ever."""
+
+    def __init__(self, calls: list[tuple[Rows, int]], admit_at_most: int) -> None:
+        self._calls = calls
+        self._admit_at_most = admit_at_most
+
+    def compose(self, step: StepDraft) -> None:
+        for rows, at_most in self._calls:
+            before = step.budget
+            step.run(rows, at_most)
+            assert before - step.budget <= at_most
+        before = step.budget
+        step.admit(self._admit_at_most)
+        assert before - step.budget <= self._admit_at_most
+        if step.is_empty:
+            step.admit()
+
+
+def capped() -> st.SearchStrategy[dict[str, Any]]:
+    """Some running row can always go on; an idle step admits what it may."""
+    calls = st.lists(st.tuples(st.sampled_from(Rows), st.integers(0, 9)), max_size=3)
+    going_on = st.tuples(st.just(Rows.ALL), st.integers(1, 9))
+    return st.fixed_dictionaries(
+        {
+            "use": st.just(Capped),
+            "calls": st.builds(lambda some, last: [*some, last], calls, going_on),
+            "admit_at_most": st.integers(0, 9),
+        }
+    )
+
+
+def policy_names() -> st.SearchStrategy[dict[str, Any]]:
     built_in = names()
-    return st.fixed_dictionaries({seam: st.sampled_from(built_in[seam]) for seam in ("policy", "order", "victim")})
+    return st.fixed_dictionaries(
+        {seam: st.sampled_from(built_in[seam]) for seam in ("order", "victim")}
+        | {"policy": st.one_of(st.sampled_from(built_in["policy"]), capped())}
+    )
 
 
 @st.composite

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 from twinserve.experiments.config.catalog import catalog_file
 from twinserve.experiments.config.cost_model import cost_model_files
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.load import Experiment
+from twinserve.experiments.config.policies import chosen, names_of, policy_errors, qualified_name
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files import strict_json
 from twinserve.experiments.settings.input_paths import map_paths
 from twinserve.experiments.settings.paths import resolve
 from twinserve.experiments.workloads import workload_files
+from twinserve.sched_core.policies.choice import Maker
+from twinserve.sched_core.policies.registry import seams_with_estimator
 
 ID_LENGTH = 16
-SEAMS = ("policy", "order", "victim", "budget", "admission")
 KEYS_OF_ROLES: Mapping[str, str] = MappingProxyType(
     {
         "replay": "sim.cost_model.run",
@@ -39,11 +42,15 @@ PROFILED = ("model", "engine", "real", "seed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """``run_id`` and what it is the hash of: input files by role, and the package's own code."""
+    """``run_id`` and what it is the hash of: input files (and classes given in Python) by role, and our own code.
+
+    ``reusable`` is False when what a policy does cannot be told from its source: a stored run may then be of another.
+    """
 
     run_id: str
     inputs: Mapping[str, str]
     code: str
+    reusable: bool = True
 
 
 def identify(experiment: Experiment, code: str) -> Identity:
@@ -55,7 +62,8 @@ def identify(experiment: Experiment, code: str) -> Identity:
     with experiment.errors_name_source():
         files = sorted(input_files(experiment).items())
         inputs = {role: digest(path, KEYS_OF_ROLES.get(role, role)) for role, path in files}
-    return _identity(experiment, relevant(experiment.config), inputs, code)
+        config = relevant(experiment.config) | _estimator_section(experiment)
+    return _identity(experiment, config, inputs, code)
 
 
 def identify_profile(experiment: Experiment, code: str, settings: Mapping[str, Any]) -> Identity:
@@ -65,18 +73,23 @@ def identify_profile(experiment: Experiment, code: str, settings: Mapping[str, A
         ConfigError: the model folder or a policy's module is missing.
     """
     with experiment.errors_name_source():
-        inputs = {key: digest(path, key) for key, path in sorted(engine_files(experiment).items())}
+        files = sorted(engine_files(experiment).items())
+        inputs = {role: digest(path, KEYS_OF_ROLES.get(role, role)) for role, path in files}
+        estimated = _estimator_section(experiment)
     data = experiment.config.model_dump()
-    config = {name: data[name] for name in PROFILED} | {"profile": dict(settings)}
+    config = {name: data[name] for name in PROFILED} | {"profile": dict(settings)} | estimated
     return _identity(experiment, config, inputs, code)
 
 
 def _identity(experiment: Experiment, config: Mapping[str, Any], inputs: Mapping[str, str], code: str) -> Identity:
     located = map_paths(config, experiment.base_dir, lambda _: None)
-    payload = strict_json.plain({"config": located, "inputs": inputs, "code": code})
+    sources = {seam: source_of(maker) for seam, maker in experiment.makers.items()}
+    inputs = {**inputs, **{f"engine.{seam}": _text_digest(source or "") for seam, source in sources.items()}}
+    parameters = {seam: choice for seam, choice in chosen(experiment.config.engine).items() if isinstance(choice, dict)}
+    payload = strict_json.plain({"config": located, "inputs": inputs, "code": code, "policies": parameters})
     text = json.dumps(_canonical(payload), sort_keys=True, allow_nan=False)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
-    return Identity(run_id=run_id, inputs=inputs, code=code)
+    return Identity(run_id=run_id, inputs=inputs, code=code, reusable=None not in sources.values())
 
 
 def _canonical(data: Any) -> Any:
@@ -106,13 +119,11 @@ def input_files(experiment: Experiment) -> dict[str, Path]:
     files = {f"workload.{number}": path for number, path in enumerate(workload)}
     if config.backend == "real":
         return files | engine_files(experiment)
-    if config.sim is not None:
-        files |= cost_model_files(config.sim.cost_model, model=config.model, base_dir=base_dir)
-    return files | _policy_modules(config)
+    return files | _cost_model_files(experiment) | _policy_modules(experiment)
 
 
 def engine_files(experiment: Experiment) -> dict[str, Path]:
-    """What the real engine reads: its weights or, without any, the model's file; and policies of one's own."""
+    """What the real engine reads: its weights or, without any, the model's file; and what its policies need."""
     model, base_dir = experiment.config.model, experiment.base_dir
     if model.path is not None:
         files = {"model.path": resolve(model.path, base_dir)}
@@ -120,12 +131,35 @@ def engine_files(experiment: Experiment) -> dict[str, Path]:
         files = {"model.name": catalog_file("models", model.name, base_dir)}
     else:
         files = {}
-    return files | _policy_modules(experiment.config)
+    return (
+        files
+        | _policy_modules(experiment)
+        | (_cost_model_files(experiment) if _asks_for_step_times(experiment) else {})
+    )
 
 
-def _policy_modules(config: ExperimentConfig) -> dict[str, Path]:
+def _cost_model_files(experiment: Experiment) -> dict[str, Path]:
+    config = experiment.config
+    if config.sim is None:
+        return {}
+    return cost_model_files(config.sim.cost_model, model=config.model, base_dir=experiment.base_dir)
+
+
+def _estimator_section(experiment: Experiment) -> dict[str, Any]:
+    """The ``sim`` section where policies of a real engine ask for its step times."""
+    sim = experiment.config.sim
+    return {"sim": sim.model_dump()} if sim is not None and _asks_for_step_times(experiment) else {}
+
+
+def _asks_for_step_times(experiment: Experiment) -> bool:
+    with policy_errors():
+        return bool(seams_with_estimator(experiment.policy_choices()))
+
+
+def _policy_modules(experiment: Experiment) -> dict[str, Path]:
     """The source files of policies named by import path."""
-    paths = {f"engine.{seam}": getattr(config.engine, seam) for seam in SEAMS}
+    names = names_of(experiment.config.engine)
+    paths = {f"engine.{seam}": name for seam, name in names.items() if seam not in experiment.makers}
     return {key: _module_file(key, path.partition(":")[0]) for key, path in paths.items() if ":" in path}
 
 
@@ -139,6 +173,45 @@ def _module_file(key: str, module: str) -> Path:
             f"there is no module {module!r} in a file; give an importable one as package.module:Name", key=key
         )
     return Path(spec.origin)
+
+
+def source_of(maker: Maker) -> str | None:
+    """The source that says what ``maker`` makes: of a class with its bases, or of a plain function.
+
+    None when that is not all that decides: closures, instances, attributes that are objects, source that is not there.
+    """
+    try:
+        if isinstance(maker, type):
+            return "\n".join(_class_source(kind) for kind in maker.__mro__ if kind is not object)
+        return _function_source(maker)
+    except (OSError, TypeError):
+        return None
+
+
+def _class_source(kind: type[Any]) -> str:
+    """Its methods and plain values; a class defined in a notebook has no other source than that of its methods."""
+    parts = [qualified_name(kind)]
+    for name, value in vars(kind).items():
+        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        if isinstance(function, FunctionType):
+            parts.append(_function_source(function))
+        elif isinstance(value, int | float | str | tuple | None):
+            parts.append(f"{name} = {value!r}")
+        elif not name.startswith("__"):
+            raise TypeError(f"{name} is an object")
+    return "\n".join(parts)
+
+
+def _function_source(function: object) -> str:
+    if not isinstance(function, FunctionType) or (
+        function.__closure__ and function.__code__.co_freevars != ("__class__",)
+    ):
+        raise TypeError("what it does depends on more than its source")
+    return inspect.getsource(function)
+
+
+def _text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digest(path: Path, key: str) -> str:

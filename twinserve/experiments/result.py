@@ -7,6 +7,7 @@ from typing import Any
 
 from twinserve.experiments.backends.backend_run import BackendRun
 from twinserve.experiments.config.experiment import ExperimentConfig
+from twinserve.experiments.config.policies import names_of
 from twinserve.experiments.metrics import compute_metrics
 from twinserve.experiments.workloads import Workload
 
@@ -28,7 +29,7 @@ def _description(config: ExperimentConfig, run_id: str, workload: Workload, run:
         "repeat": config.repeat,
         "backend": config.backend,
         "model_id": config.model.name,
-        "policy": engine.policy,
+        "policy": names_of(engine)["policy"],
         "max_num_batched_tokens": engine.max_num_batched_tokens,
         "max_num_seqs": engine.max_num_seqs,
         "num_blocks": run.blocks.count,

@@ -49,7 +49,7 @@ def run_experiment(
     """
     identity = identify(experiment, code or code_digest(experiment.config.backend))
     store = RunStore(out)
-    known = None if force else store.find(identity.run_id)
+    known = store.find(identity.run_id) if identity.reusable and not force else None
     if known is not None:
         folder = store.folder(identity.run_id)
         return FinishedRun(run_id=identity.run_id, folder=folder, result=known, was_there=True)

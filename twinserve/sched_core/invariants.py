@@ -50,8 +50,8 @@ def check(engine: EngineCore) -> None:
 
 
 def _check_requests(state: SchedulerState) -> None:
-    places = Counter(request.request_id for request in [*state.queue, *state.running.requests])
-    _require(places == Counter(state.requests.keys()), "every unfinished request is in exactly one place")
+    found = Counter(request.request_id for request in [*state.queue, *state.running.requests])
+    _require(found == Counter(state.requests.keys()), "every unfinished request is in exactly one place")
     _require(all(request.is_running for request in state.running.requests), "a running request owns no block")
     _require(not any(request.is_running for request in state.queue), "a waiting request owns blocks")
     rows = state.running

@@ -1,4 +1,4 @@
-"""How long a request may get, and how much of it one step may compute."""
+"""How long a request may get."""
 
 from __future__ import annotations
 
@@ -14,14 +14,3 @@ def stop_length(state: SchedulerState, request: Request) -> int:
 def length_limit(state: SchedulerState, request: Request) -> int:
     """Known tokens at which ``max_tokens`` or ``max_model_len`` ends a request."""
     return min(request.num_prompt_tokens + request.spec.max_tokens, state.config.max_model_len)
-
-
-def chunk_cap(state: SchedulerState, budget: int) -> int | None:
-    """The most tokens one request may get, None when there is no cap (vLLM: none for a request that is alone)."""
-    threshold = state.config.long_prefill_token_threshold
-    num_requests = len(state.requests)
-    if threshold == 0 or num_requests <= 1:
-        return None
-    if state.config.long_prefill_token_threshold_adaptive:
-        return max(threshold, budget // num_requests)
-    return threshold

@@ -20,13 +20,13 @@ class OutputLog:
         self._late: list[tuple[list[Request], list[int], list[int]]] = []
 
     def add(self, requests: list[Request], rows: Ints, token_ids: Ints, urgent: set[int]) -> None:
-        """``token_ids[i]`` was sampled for ``requests[rows[i]]``; the places ``urgent`` of these are handed over now.
+        """``token_ids[i]`` was sampled for ``requests[rows[i]]``; the indices ``urgent`` of these are handed over now.
 
-        ``requests`` may grow afterwards, but keeps what it holds in its place.
+        ``requests`` may grow afterwards, but keeps the positions of what it holds.
         """
         late_rows, late_ids = rows.tolist(), token_ids.tolist()
-        for place in sorted(urgent, reverse=True):
-            requests[late_rows.pop(place)].output_ids.append(late_ids.pop(place))
+        for index in sorted(urgent, reverse=True):
+            requests[late_rows.pop(index)].output_ids.append(late_ids.pop(index))
         self._late.append((requests, late_rows, late_ids))
 
     def settle(self) -> None:

@@ -23,7 +23,7 @@ class RunningTable:
     """
 
     def __init__(self, max_rows: int, block_size: int, journal: Journal) -> None:
-        self.block_size: Ints = np.array(block_size)  # of no dimensions: faster to compute with than a Python number
+        self.block_size: Ints = np.array(block_size)  # of no dimensions, as ``plan.ONE``
         self._record = journal.record
         self._columns = np.zeros((8, max_rows), dtype=np.int64)  # one array, so that removing a row is one shift
         (

@@ -35,7 +35,7 @@ def check_real(experiment: Experiment) -> None:
         message = "is missing; give a model folder, or model.load_format: dummy for random weights"
         raise ConfigError(message, key="model.path")
     _check_attention(experiment)
-    engine_policies(experiment.config.engine, None)
+    engine_policies(experiment)
 
 
 def run_real(
@@ -47,7 +47,7 @@ def run_real(
 
         run = run_engine(
             real_engine_config(experiment),
-            policies=engine_policies(engine, None),
+            policies=engine_policies(experiment),
             source=workload.traffic(),
             recorder=Recorder(keep_plans=experiment.config.record.decisions),
             output_lens=workload.output_lens,
@@ -100,7 +100,7 @@ def profiled_engine(
 
         profile = load_profile(
             _with_blocks(real_engine_config(experiment), num_blocks),
-            make_policies=lambda: engine_policies(experiment.config.engine, None),
+            make_policies=lambda: engine_policies(experiment),
             seed=experiment.config.seed,
             num_visits=num_visits,
             density=density,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from twinserve.experiments.backends.estimator import configured_estimator
 from twinserve.experiments.config.engine import EngineSection
-from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.config.load import Experiment
+from twinserve.experiments.config.policies import policy_errors
 from twinserve.sched_core.config import SchedulerConfig
-from twinserve.sched_core.policies.interfaces import StepTimeEstimator
-from twinserve.sched_core.policies.registry import Policies, build_policies
+from twinserve.sched_core.policies.registry import Policies, build_policies, seams_with_estimator
 
 
 def scheduler_config(engine: EngineSection, num_blocks: int) -> SchedulerConfig:
@@ -17,22 +18,16 @@ def scheduler_config(engine: EngineSection, num_blocks: int) -> SchedulerConfig:
     return SchedulerConfig(num_blocks=num_blocks, **fields)
 
 
-def engine_policies(engine: EngineSection, estimator: StepTimeEstimator | None) -> Policies:
-    """The policies that ``engine`` names, fresh for one run; a real engine has no ``estimator``.
+def engine_policies(experiment: Experiment) -> Policies:
+    """The policies of ``experiment``, fresh for one run.
+
+    Those that take a step-time estimator get that of ``sim.cost_model``, on either backend and in every replay.
 
     Raises:
-        ConfigError: a policy cannot be loaded or built.
+        ConfigError: a policy cannot be loaded or built, or takes an estimator where there is none.
     """
-    try:
-        return build_policies(
-            policy=engine.policy,
-            order=engine.order,
-            victim=engine.victim,
-            budget=engine.budget,
-            admission=engine.admission,
-            estimator=estimator,
-        )
-    except ValueError as error:
-        raise ConfigError(str(error), key="engine") from error
-    except Exception as error:  # a module or class of the user's may raise anything
-        raise ConfigError(f"a policy cannot be built: {type(error).__name__}: {error}", key="engine") from error
+    choices = experiment.policy_choices()
+    with policy_errors():
+        asking = seams_with_estimator(choices)
+        estimator = configured_estimator(experiment, asking[0]) if asking else None
+        return build_policies(estimator=estimator, **choices)

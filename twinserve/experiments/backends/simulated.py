@@ -6,7 +6,6 @@ import warnings
 from dataclasses import dataclass
 
 from twinserve.experiments.backends.backend_run import BLOCKS_KEY, BackendRun, Blocks
-from twinserve.experiments.backends.estimator import step_time_estimator
 from twinserve.experiments.backends.scheduler import engine_policies, scheduler_config
 from twinserve.experiments.config.cost_model import CostModelConfig, build_cost_model, known_num_blocks
 from twinserve.experiments.config.graph_sizes import simulated_capture_sizes
@@ -54,7 +53,7 @@ def build_simulation(experiment: Experiment) -> Simulation:
     blocks = _simulated_blocks(experiment, source)
     return Simulation(
         scheduler=scheduler_config(config.engine, blocks.count),
-        policies=engine_policies(config.engine, step_time_estimator(cost_model)),
+        policies=engine_policies(experiment),
         cost_model=cost_model,
         capture_sizes=simulated_capture_sizes(config, experiment.base_dir),
         blocks=blocks,

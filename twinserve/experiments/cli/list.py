@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from enum import StrEnum
+from inspect import Parameter
 from typing import Annotated
 
 import typer
@@ -38,10 +40,19 @@ def _lines(topic: Topic) -> Iterator[str]:
 
 
 def _policies() -> Iterator[str]:
-    from twinserve.sched_core.policies.registry import names
+    from twinserve.sched_core.policies.choice import parameters_of
+    from twinserve.sched_core.policies.registry import BUILT_IN
 
-    for seam, known in names().items():
+    for seam, known in BUILT_IN.items():
         yield f"engine.{seam}: {', '.join(known)}"
+        for name, maker in known.items():
+            for parameter, found in parameters_of(maker).items():
+                yield f"engine.{seam}.{parameter}: {name} only, {_default(found)}"
+
+
+def _default(parameter: Parameter) -> str:
+    required = parameter.default is Parameter.empty
+    return "required" if required else f"{json.dumps(parameter.default)} unless given"
 
 
 def _workloads() -> Iterator[str]:

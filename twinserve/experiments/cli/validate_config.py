@@ -22,9 +22,13 @@ def validate_config(
     overrides = read_overrides(settings, backend=backend)
     path = find_config(config)
     if "base" in read_yaml(path):
+        from twinserve.experiments.backends.scheduler import engine_policies
         from twinserve.experiments.sweep.points import load_sweep
 
         sweep = load_sweep(config, overrides)
+        for point in sweep.points:
+            with point.experiment.errors_name_source():
+                engine_policies(point.experiment)
         typer.echo(f"{path}: valid; a sweep of {len(sweep.points)} runs over {', '.join(sweep.swept) or 'nothing'}")
         return
     _validate_experiment(config, overrides)

@@ -6,23 +6,9 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from twinserve.experiments.settings.explain import suggest
+from twinserve.experiments.config.policies import PolicySection
 from twinserve.experiments.settings.schema import Fraction, FromList, NonNegativeInt, PositiveInt, Section
 from twinserve.sched_core.config import HashAlgorithm, SchedulerConfig
-from twinserve.sched_core.policies import registry
-
-
-def _policy(seam: str) -> AfterValidator:
-    """Accepts a built-in name of the seam or an import path; whether that can be imported is seen when it is built."""
-
-    def check(name: str) -> str:
-        known = registry.names()[seam]
-        module, colon, attribute = name.partition(":")
-        if name in known or (colon and module and attribute.isidentifier()):
-            return name
-        raise ValueError(f"got {name!r}; {suggest(name, known)} (or an import path, my_package.policies:Mine)")
-
-    return AfterValidator(check)
 
 
 def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -41,20 +27,15 @@ class CudaGraphSizes(Section):
     mixed: GraphSizes = ()
 
 
-class EngineSection(Section):
+class EngineSection(PolicySection):
     """Fields of ``twinserve.sched_core.config.SchedulerConfig`` by the same names, and what surrounds them.
 
-    ``policy``, ``order``, ``victim``, ``budget`` and ``admission`` name built-in policies or import paths.
+    Each seam (``policy``, ``order``, ``victim``, ``budget``, ``admission``) has a built-in name, an import path, or a
+    mapping of ``use`` (one of these) and the policy's parameters.
     ``num_gpu_blocks_override`` null takes the number of KV blocks from the calibration, the roofline's memory or,
     in a real run, the device. ``cuda_graph_sizes`` null means those of the calibration, or what the engine
     chooses by itself (a roofline prices the same choice; ``linear`` and ``replay`` assume no graphs).
     """
-
-    policy: Annotated[str, _policy("policy")] = "mixed"
-    order: Annotated[str, _policy("order")] = "fcfs"
-    victim: Annotated[str, _policy("victim")] = "last"
-    budget: Annotated[str, _policy("budget")] = "fixed"
-    admission: Annotated[str, _policy("admission")] = "always"
 
     block_size: PositiveInt = 16
     max_num_batched_tokens: PositiveInt = 2048

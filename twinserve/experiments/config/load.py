@@ -4,31 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from twinserve.experiments.config.experiment import ExperimentConfig
+from twinserve.experiments.config.policies import Makers, chosen, named, with_makers
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.settings.explain import explain
 from twinserve.experiments.settings.numeric_text import with_numbers
 from twinserve.experiments.settings.overrides import Override, apply_overrides
 from twinserve.experiments.settings.paths import find_config
 from twinserve.experiments.settings.yaml_loader import read_yaml
+from twinserve.sched_core.policies.choice import PolicyChoice
 
 SomeModel = TypeVar("SomeModel", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """A valid configuration, where it came from, and the folder that its relative paths start from."""
+    """A valid configuration, where it came from, and the folder that its relative paths start from.
+
+    ``makers`` are the classes of policies that were given as such, by seam; ``config`` has their names.
+    """
 
     config: ExperimentConfig
     source: str
     base_dir: Path
     overrides: tuple[Override, ...] = ()
+    makers: Makers = field(default_factory=dict)
+
+    def with_policies(self, policies: Mapping[str, PolicyChoice]) -> Experiment:
+        """This experiment with other policies: seam -> name, import path, class, or mapping of ``use`` and parameters.
+
+        Raises:
+            ConfigError: an unknown seam, or a choice that is none.
+        """
+        values, makers = named(policies)
+        config = self.config.model_copy(update={"engine": self.config.engine.model_copy(update=values)})
+        kept = {seam: maker for seam, maker in self.makers.items() if seam not in values}
+        return replace(self, config=config, makers=kept | makers)
+
+    def policy_choices(self) -> dict[str, PolicyChoice]:
+        """Seam -> what makes its policy, for ``build_policies``."""
+        return with_makers(chosen(self.config.engine), self.makers)
 
     @contextmanager
     def errors_name_source(self) -> Iterator[None]:

@@ -77,6 +77,7 @@ def run_profile(
     """
     identity = identify_profile(experiment, code_digest("real"), asdict(settings))
     store = ProfileStore(out / identity.run_id)
+    force = force or not identity.reusable
     if store.is_complete and not force:
         return FinishedProfile(folder=store.folder, manifest=store.manifest() or {}, was_there=True)
     with experiment.errors_name_source():

@@ -59,10 +59,16 @@ def _set(section: dict[str, Any], path: list[str], override: Override) -> None:
         below = section.get(parent)
         if below is not None and not isinstance(below, Mapping):
             raise ConfigError(
-                f"{'.'.join(parents[:depth])} is {below!r}, which has no keys inside; set a key of a section",
+                f"{'.'.join(parents[:depth])} is {below!r}, which has no keys inside; {_remedy(parent, below, name)}",
                 file=override.source,
                 key=override.key,
             )
         section[parent] = dict(below or {})
         section = section[parent]
     section[name] = override.value
+
+
+def _remedy(parent: str, value: Any, name: str) -> str:
+    """A name can stand for a mapping that has it under ``use``."""
+    mapping = f", or write {parent}: {{use: {value}, {name}: ...}} for a policy with parameters"
+    return "set a key of a section" + (mapping if isinstance(value, str) else "")

@@ -25,11 +25,11 @@ def simulate_again(
 ) -> RunOutcome:
     """Simulate ``run``, or another ``workload`` or pool in its place.
 
-    As in the real engine, policies have no step-time estimator. Ids are made up without a ``token_source``.
-    ``keep_plans`` keeps the decision log.
+    Policies get the step-time estimator of the recorded configuration, as in the real run. Ids are made up without a
+    ``token_source``. ``keep_plans`` keeps the decision log.
     """
     config, workload = run.config.engine, workload or run.workload
-    engine = EngineCore(scheduler_config(config, num_blocks or run.num_blocks), engine_policies(config, None))
+    engine = EngineCore(scheduler_config(config, num_blocks or run.num_blocks), engine_policies(run.experiment))
     session = Session(
         engine,
         workload.traffic(),

@@ -118,8 +118,8 @@ class BlockManager:
     def _root(self, spec: RequestSpec) -> bytes:
         if not spec.cache_salt and not spec.extra_keys:
             return b""
-        names = (spec.cache_salt, *spec.extra_keys)
-        return self._digest(b"".join(len(name).to_bytes(8, "little") + name.encode() for name in names))
+        keys = (spec.cache_salt, *spec.extra_keys)
+        return self._digest(b"".join(len(key).to_bytes(8, "little") + key.encode() for key in keys))
 
     @staticmethod
     def _set_blocks(request: Request, blocks: list[int]) -> None:

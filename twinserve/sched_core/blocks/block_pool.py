@@ -70,7 +70,7 @@ class BlockPool:
             references[block] = left = references[block] - 1
             if left == 0:
                 freed.append(block)
-        num_uncached = next((place for place, block in enumerate(freed) if key_of[block] is not None), len(freed))
+        num_uncached = next((index for index, block in enumerate(freed) if key_of[block] is not None), len(freed))
         self._free += freed[num_uncached:]
         self._put_front(freed[:num_uncached])
         self.num_free += len(freed)

@@ -14,12 +14,22 @@ class Mixed:
 
 
 class DecodeFirst:
-    """Sarathi-Serve's stall-free batching (OSDI'24): every decode, then unfinished prefills, then new requests."""
+    """Sarathi-Serve's stall-free batching (OSDI'24): every decode, then unfinished prefills, then new requests.
+
+    Beside decodes at most ``max_prefill_tokens`` tokens of prompts (None: no cap).
+    """
+
+    def __init__(self, max_prefill_tokens: int | None = None) -> None:
+        if max_prefill_tokens is not None and max_prefill_tokens < 1:
+            raise ValueError("max_prefill_tokens must be at least 1")
+        self._max_prefill_tokens = max_prefill_tokens
 
     def compose(self, step: StepDraft) -> None:
         step.run(Rows.DECODES)
-        step.run(Rows.PREFILLS)
-        step.admit()
+        cap = None if step.is_empty else self._max_prefill_tokens
+        before = step.budget
+        step.run(Rows.PREFILLS, at_most=cap)
+        step.admit(at_most=None if cap is None else cap - (before - step.budget))
 
 
 class PrefillFirst:

@@ -43,17 +43,33 @@ class StepDraft(Protocol):
     def batch_is_fresh(self) -> bool:
         """True while no running request has decoded (each has at most the token of its prefill)."""
 
-    def run(self, rows: Rows) -> None:
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue now."""
+
+    @property
+    def num_decodes(self) -> int:
+        """Running requests with exactly one token to compute, scheduled or not."""
+
+    @property
+    def budget(self) -> int:
+        """Tokens that this step may still hold."""
+
+    @property
+    def config(self) -> SchedulerConfig: ...
+
+    def run(self, rows: Rows, at_most: int | None = None) -> None:
         """Give running requests their next tokens, in order, within the budget; preempt when blocks run out.
 
-        Not after requests were admitted (SchedulerError): they share blocks that this step computes, so none of
-        those may be taken back.
+        ``at_most`` caps the tokens that this call hands out. Not after requests were admitted (SchedulerError): they
+        share blocks that this step computes, so none of those may be taken back.
         """
 
-    def admit(self, *, split_first_only: bool = False) -> None:
+    def admit(self, at_most: int | None = None, *, split_first_only: bool = False) -> None:
         """Take waiting requests in order while budget, ``max_num_seqs`` and blocks allow.
 
-        With ``split_first_only`` a prompt is cut to the budget only when the step is still empty.
+        ``at_most`` caps the tokens that this call hands out; a longer prompt that must not be cut waits. With
+        ``split_first_only`` a prompt is cut only when the step is still empty.
         """
 
 

@@ -7,8 +7,8 @@ from twinserve.sched_core.plan import Ints
 from twinserve.sched_core.requests.request import Request
 
 
-class StaticOrder:
-    """Base of orders whose rank never changes: override ``rank``; every hook does nothing."""
+class OrderBase:
+    """Base of queue orders: override ``rank``, and the hooks that an order needs; here every hook does nothing."""
 
     ranks_running = False
 
@@ -26,21 +26,21 @@ class StaticOrder:
         return None
 
 
-class FirstComeFirstServed(StaticOrder):
+class FirstComeFirstServed(OrderBase):
     """Order of arrival."""
 
     def rank(self, request: Request, now: int) -> tuple[float, ...]:
         return ()
 
 
-class Priority(StaticOrder):
+class Priority(OrderBase):
     """Smallest ``priority`` first (vLLM)."""
 
     def rank(self, request: Request, now: int) -> tuple[float, ...]:
         return (request.spec.priority,)
 
 
-class ShortestJobFirst(StaticOrder):
+class ShortestJobFirst(OrderBase):
     """Shortest predicted output first; without a prediction ``max_tokens`` stands in."""
 
     def rank(self, request: Request, now: int) -> tuple[float, ...]:

@@ -1,15 +1,14 @@
-"""Policies by name, or by import path ``package.module:Name``."""
+"""The five seams, what is built in for each of them, and policies built from names, import paths or classes."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
 from twinserve.sched_core.policies import admission, budget, composition, order, victim
+from twinserve.sched_core.policies.choice import PolicyChoice, PolicyError, construct, resolve, takes_estimator
 from twinserve.sched_core.policies.interfaces import (
     AdmissionControl,
     BatchComposition,
@@ -19,86 +18,77 @@ from twinserve.sched_core.policies.interfaces import (
     VictimChoice,
 )
 
-_REGISTRY: Mapping[str, Mapping[str, type[Any]]] = MappingProxyType(
-    {
-        "policy": MappingProxyType(
-            {
-                "mixed": composition.Mixed,
-                "decode_first": composition.DecodeFirst,
-                "prefill_first": composition.PrefillFirst,
-                "static": composition.Static,
-            }
-        ),
-        "order": MappingProxyType(
-            {"fcfs": order.FirstComeFirstServed, "priority": order.Priority, "sjf": order.ShortestJobFirst}
-        ),
-        "victim": MappingProxyType({"last": victim.Last, "lowest_priority": victim.LowestPriority}),
-        "budget": MappingProxyType({"fixed": budget.FixedBudget}),
-        "admission": MappingProxyType({"always": admission.AlwaysAdmit}),
-    }
+
+def _seam(name: str, **built_in: type[Any]) -> Mapping[str, Any]:
+    """A seam that is called ``name`` in configurations; its first built-in policy is the default."""
+    return {"seam": name, "built_in": MappingProxyType(built_in)}
+
+
+_POLICY = _seam(
+    "policy",
+    mixed=composition.Mixed,
+    decode_first=composition.DecodeFirst,
+    prefill_first=composition.PrefillFirst,
+    static=composition.Static,
 )
+_ORDER = _seam("order", fcfs=order.FirstComeFirstServed, priority=order.Priority, sjf=order.ShortestJobFirst)
+_VICTIM = _seam("victim", last=victim.Last, lowest_priority=victim.LowestPriority)
+_BUDGET = _seam("budget", fixed=budget.FixedBudget)
+_ADMISSION = _seam("admission", always=admission.AlwaysAdmit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """The five decisions that make a scheduling policy."""
+    """The five decisions that make a scheduling policy. This is the one list of the seams."""
 
-    composition: BatchComposition
-    order: QueueOrder
-    victim: VictimChoice
-    budget: TokenBudget
-    admission: AdmissionControl
+    composition: BatchComposition = field(metadata=_POLICY)
+    order: QueueOrder = field(metadata=_ORDER)
+    victim: VictimChoice = field(metadata=_VICTIM)
+    budget: TokenBudget = field(metadata=_BUDGET)
+    admission: AdmissionControl = field(metadata=_ADMISSION)
+
+
+BUILT_IN: Mapping[str, Mapping[str, type[Any]]] = MappingProxyType(
+    {part.metadata["seam"]: part.metadata["built_in"] for part in fields(Policies)}
+)
+"""Seam -> name -> class."""
+
+DEFAULTS: Mapping[str, str] = MappingProxyType({seam: next(iter(known)) for seam, known in BUILT_IN.items()})
+"""Seam -> the name that stands for it where nothing is chosen: vLLM's behaviour."""
 
 
 def names() -> dict[str, tuple[str, ...]]:
     """Built-in names for each seam: policy, order, victim, budget, admission."""
-    return {seam: tuple(entries) for seam, entries in _REGISTRY.items()}
+    return {seam: tuple(known) for seam, known in BUILT_IN.items()}
 
 
-def build_policies(
-    *,
-    policy: str = "mixed",
-    order: str = "fcfs",
-    victim: str = "last",
-    budget: str = "fixed",
-    admission: str = "always",
-    estimator: StepTimeEstimator | None = None,
-) -> Policies:
-    """Build every policy afresh (they may hold state); raises ValueError for an unknown name.
+def build_policies(*, estimator: StepTimeEstimator | None = None, **choices: PolicyChoice) -> Policies:
+    """Build every policy afresh (they may hold state).
 
-    A class whose constructor takes ``estimator`` is given the injected step-time estimator.
+    ``choices`` are by seam (``order="sjf"``); seams that are left out get their default. A choice is a built-in
+    name, an import path ``package.module:Name``, a class (or another callable that makes a policy), or a mapping of
+    ``use`` (any of these) and keyword parameters. One that takes ``estimator`` is given the step-time estimator.
+
+    Raises:
+        PolicyError: an unknown seam, name or parameter, a parameter that is missing or that the policy refuses, or a
+            policy that takes an estimator where there is none.
     """
-
-    def build(seam: str, name: str) -> Any:
-        kind = _resolve(seam, name)
-        wants_estimator = "estimator" in inspect.signature(kind).parameters
-        return kind(estimator=estimator) if wants_estimator else kind()
-
-    return Policies(
-        composition=build("policy", policy),
-        order=build("order", order),
-        victim=build("victim", victim),
-        budget=build("budget", budget),
-        admission=build("admission", admission),
-    )
+    unknown = choices.keys() - BUILT_IN.keys()
+    if unknown:
+        seam = min(unknown)
+        raise PolicyError(f"there is no such seam; known: {', '.join(BUILT_IN)}", seam=seam)
+    chosen = {**DEFAULTS, **choices}
+    built = {
+        part.name: construct(seam, chosen[seam], BUILT_IN[seam], estimator)
+        for part, seam in zip(fields(Policies), BUILT_IN, strict=True)
+    }
+    return Policies(**built)
 
 
-def _resolve(seam: str, name: str) -> type[Any]:
-    if ":" in name:
-        return _import(seam, name)
-    try:
-        return _REGISTRY[seam][name]
-    except KeyError:
-        known = ", ".join(_REGISTRY[seam])
-        raise ValueError(f"unknown {seam} {name!r}; known: {known}, or an import path package.module:Name") from None
+def seams_with_estimator(choices: Mapping[str, PolicyChoice]) -> tuple[str, ...]:
+    """The seams whose choice takes a step-time estimator.
 
-
-def _import(seam: str, path: str) -> type[Any]:
-    module_name, _, attribute = path.partition(":")
-    try:
-        found = getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"cannot load {seam} {path!r}: {error}") from None
-    if not isinstance(found, type):
-        raise ValueError(f"{seam} {path!r} is not a class")
-    return found
+    Raises:
+        PolicyError: a choice cannot be loaded.
+    """
+    return tuple(seam for seam, choice in choices.items() if takes_estimator(resolve(seam, choice, BUILT_IN[seam])))

@@ -1,0 +1,118 @@
+"""How waiting requests enter the batch."""
+
+from __future__ import annotations
+
+from twinserve.sched_core.limits import stop_length
+from twinserve.sched_core.plan import StartedRequest
+from twinserve.sched_core.policies.interfaces import AdmissionState
+from twinserve.sched_core.requests.request import Request
+from twinserve.sched_core.scheduled_rows import ScheduledRows
+from twinserve.sched_core.state import SchedulerState
+
+
+class Admitter:
+    """One call of ``StepDraft.admit``, for a step that has preempted nothing.
+
+    ``view`` is what the admission policy sees; ``chunk_cap`` the most tokens that one request may get (None: no cap).
+    Tokens are handed out while more than ``floor`` are left of the budget.
+    """
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        scheduled: ScheduledRows,
+        view: AdmissionState,
+        *,
+        chunk_cap: int | None,
+        floor: int,
+        split_first_only: bool,
+    ) -> None:
+        self._state = state
+        self._scheduled = scheduled
+        self._view = view
+        self._chunk_cap = chunk_cap
+        self._floor = floor
+        self._split_first_only = split_first_only
+        self.started: list[StartedRequest] = []
+
+    def run(self) -> None:
+        """Admit in order until something is missing."""
+        queue = self._state.queue
+        while len(queue) and self._has_room():
+            head = queue.peek()
+            if not self._admit(head):
+                self._bypass(head)
+                return
+
+    def _has_room(self) -> bool:
+        return self._scheduled.budget > self._floor and self._state.running.size < self._state.config.max_num_seqs
+
+    def _bypass(self, head: Request) -> None:
+        """Admit later requests past a blocked head, at most ``max_head_bypass`` over its whole wait."""
+        limit, queue = self._state.config.max_head_bypass, self._state.queue
+        for request in [queue.peek(position) for position in range(1, min(len(queue), limit + 1))]:
+            if head.num_bypassed >= limit or not self._has_room():
+                return
+            if self._admit(request):
+                self._state.journal.record((setattr, head, "num_bypassed", head.num_bypassed))
+                head.num_bypassed += 1
+
+    def _admit(self, request: Request) -> bool:
+        """Move a waiting request into the batch if its first chunk can run now."""
+        blocks = self._state.blocks
+        hits = blocks.find_hits(request)
+        computed = len(hits) * blocks.block_size
+        chunk = self._first_chunk(request, request.num_tokens - computed)
+        if chunk == 0:
+            return False
+        num_new = blocks.blocks_for(computed + chunk) - len(hits)
+        if not self._fits(request, hits, num_new):
+            return False
+        self._state.queue.remove(request)
+        blocks.pin(request, hits)
+        taken = blocks.advance([request], [computed], [computed + chunk], [num_new])
+        self._scheduled.add_entering(self._state.running.size, computed, chunk, taken)
+        self._append(request, computed)
+        self.started.append(
+            StartedRequest(
+                spec=request.spec,
+                resumed=request.resumes,
+                num_cached_tokens=computed,
+                output_token_ids=tuple(request.output_ids),
+                block_ids=tuple(request.block_ids),
+            )
+        )
+        return True
+
+    def _first_chunk(self, request: Request, wanted: int) -> int:
+        """Tokens of the first chunk, 0 when it must wait.
+
+        With chunked prefill off a prompt is never cut, but a preempted request may be: with its output it can have
+        outgrown the budget, and would otherwise never run again.
+        """
+        if self._chunk_cap is not None:
+            wanted = min(wanted, self._chunk_cap)
+        left = self._scheduled.budget - self._floor
+        if wanted <= left:
+            return wanted
+        may_split = self._state.config.enable_chunked_prefill or request.resumes
+        return left if may_split and not (self._split_first_only and self._scheduled.num_tokens) else 0
+
+    def _fits(self, request: Request, hits: list[int], num_new: int) -> bool:
+        config, pool, blocks = self._state.config, self._state.pool, self._state.blocks
+        needed = blocks.blocks_for(request.num_tokens) - len(hits) if config.scheduler_reserve_full_isl else num_new
+        reserved = int(config.watermark * config.num_blocks) if self._state.running.size else 0
+        needed += pool.num_free_among(hits)
+        if needed > pool.num_free - reserved:
+            return False
+        return self._state.policies.admission.may_admit(request, needed, self._view)
+
+    def _append(self, request: Request, computed: int) -> None:
+        size = self._state.config.block_size
+        self._state.running.append(
+            request,
+            num_computed=computed,
+            capacity=len(request.block_ids) * size,
+            stop_at=stop_length(self._state, request),
+            key_at=(request.num_tokens // size + 1) * size,
+        )
