@@ -17,6 +17,7 @@ from twinserve.experiments.manifest import describe_end, describe_start
 from twinserve.experiments.result import make_result
 from twinserve.experiments.settings.input_paths import map_paths
 from twinserve.experiments.store.run_store import About, RunStore
+from twinserve.run_core.record import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def _run(
     began = monotonic()
     workload = build_requests(experiment)
     start = describe_start(experiment, identity)
-    config = map_paths(experiment.config.model_dump(), experiment.base_dir, str)
+    config = resolved_config(experiment)
     store.begin(run_id, About(config, start))
     run = run_backend(experiment, workload, check=check, on_progress=on_progress)
     about = About(config, describe_end(start, run, monotonic() - began))
@@ -74,3 +75,27 @@ def _run(
     result = make_result(experiment.config, run_id, workload, run)
     folder = store.finish(run_id, about, run.record, result)
     return FinishedRun(run_id=run_id, folder=folder, result=result)
+
+
+def run_in_memory(
+    experiment: Experiment, *, check: bool = False, on_progress: Progress | None = None
+) -> tuple[dict[str, Any], RunRecord]:
+    """The result and the record of an experiment, as ``run_experiment`` has them, with nothing written.
+
+    Raises:
+        ConfigError: the configuration or an input file is wrong.
+        RunError: the run began and could not go on.
+    """
+    identity = identify(experiment, code_digest(experiment.config.backend))
+    with experiment.blamed():
+        workload = build_requests(experiment)
+        run = run_backend(experiment, workload, check=check, on_progress=on_progress)
+        if run.error is not None:
+            raise RunError(run.error)
+        return make_result(experiment.config, identity.run_id, workload, run), run.record
+
+
+def resolved_config(experiment: Experiment) -> dict[str, Any]:
+    """The whole configuration in plain values, defaults included and paths absolute."""
+    resolved: dict[str, Any] = map_paths(experiment.config.model_dump(), experiment.base_dir, str)
+    return resolved

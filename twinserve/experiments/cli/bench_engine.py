@@ -75,6 +75,7 @@ def _show(report: BenchReport, out: Path) -> None:
     from twinserve.experiments.bench.table import breakdown_table, peaks_line, rows_table
     from twinserve.experiments.files import strict_json
     from twinserve.experiments.files.atomic import write_text
+    from twinserve.experiments.plots.style import save
 
     write_text(out / JSON_FILE, strict_json.dumps(report.as_json()))
     console = Console()
@@ -84,6 +85,6 @@ def _show(report: BenchReport, out: Path) -> None:
     if report.breakdown:
         console.print(breakdown_table(report.breakdown))
     typer.echo(f"All figures in {out / JSON_FILE}")
-    picture = plot_breakdown(report.breakdown, f"{report.model['name']} on {report.device['name']}", out / PICTURE)
-    if picture is not None:
-        typer.echo(f"Picture in {picture}")
+    figure = plot_breakdown(report.breakdown, f"{report.model['name']} on {report.device['name']}")
+    if figure is not None:
+        typer.echo(f"Picture in {save(figure, out / PICTURE)}")

@@ -29,6 +29,7 @@ def calibrate(
     from twinserve.experiments.calibrate.picture import plot_outcome
     from twinserve.experiments.calibrate.table import errors_table, gap_line, terms_table, throttle_lines, worst_table
     from twinserve.experiments.config.calibration import check_destination, write_calibration
+    from twinserve.experiments.plots.style import save
 
     check_destination(out, "-o")
     replaced = out.exists()
@@ -42,7 +43,7 @@ def calibrate(
         console.print(table)
     for note in outcome.notes:
         typer.echo(f"Note: {note}")
-    picture = plot_outcome(outcome, out.with_suffix(".png"))
+    picture = save(plot_outcome(outcome), out.with_suffix(".png"))
     write_calibration(outcome.calibration, out)  # last: a disk that is full by now leaves the older file
     typer.echo(f"Picture in {picture}")
     typer.echo(f"Calibration in {out}{' (replaced)' if replaced else ''}; use it as")

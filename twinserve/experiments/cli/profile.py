@@ -46,6 +46,7 @@ def _report(finished: FinishedProfile) -> None:
     from rich.console import Console
 
     from twinserve.experiments.plots.profile import plot_profile
+    from twinserve.experiments.plots.style import save
     from twinserve.experiments.report.profile_table import profile_table, read_profile
 
     manifest, folder = finished.manifest, finished.folder
@@ -54,6 +55,6 @@ def _report(finished: FinishedProfile) -> None:
     missed = manifest.get("num_shapes", 0) - manifest.get("num_shapes_measured", 0)
     if missed:
         typer.echo(f"{missed} of {manifest['num_shapes']} shapes were not reached; raise --max-seconds", err=True)
-    typer.echo(f"Picture in {plot_profile(steps, manifest, folder / 'profile.png')}")
+    typer.echo(f"Picture in {save(plot_profile(steps, manifest), folder / 'profile.png')}")
     note = " (was already there; --force measures anew)" if finished.was_there else ""
     typer.echo(f"Profile in {folder}{note}")
