@@ -44,10 +44,10 @@ class Installation:
 
     bin: Path
 
-    def __call__(self, folder: Path, *command: object) -> str:
+    def __call__(self, folder: Path, *command: object, **variables: str) -> str:
         """What the command prints, run in ``folder``, where it must succeed."""
         program, *arguments = map(str, command)
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | variables
         found = subprocess.run(
             [self.bin / program, *arguments], cwd=folder, env=clean, capture_output=True, text=True, check=False
         )
@@ -96,6 +96,11 @@ def folder(request, tmp_path):
     return tmp_path
 
 
+def without_what_python_itself_imports(folder):
+    """``python -m`` alone needs ``types``, before any code of the module; ``python -P -m`` finds the right one."""
+    (folder / "types.py").unlink(missing_ok=True)
+
+
 def test_the_wheel_holds_twinserve_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"twinserve", f"twinserve-{__version__}.dist-info"}
@@ -124,6 +129,7 @@ def test_a_sweep_in_processes_works(installed, folder):
 
 
 def test_the_module_is_the_command(installed, folder):
+    without_what_python_itself_imports(folder)
     script, module = (
         installed(folder, *start, "run", "smoke", "--force", "--no-progress")
         for start in (("twinserve",), ("python", "-m", "twinserve"))
@@ -132,7 +138,13 @@ def test_the_module_is_the_command(installed, folder):
     assert installed(folder, "python", "-m", "twinserve", "--help") == installed(folder, "twinserve", "--help")
 
 
+def test_a_safe_path_needs_no_help(installed, folder):
+    assert installed(folder, "python", "-P", "-m", "twinserve", "--version") == f"twinserve {__version__}\n"
+    assert "Successful" in installed(folder, "python", "-P", "-m", "twinserve", "run", "smoke", "--no-progress")
+
+
 def test_policies_are_found_in_the_current_folder(installed, folder):
+    without_what_python_itself_imports(folder)
     (folder / "my_policies.py").write_text(POLICY)
     for start in (("twinserve",), ("python", "-m", "twinserve")):
         answer = installed(folder, *start, "run", "smoke", "--set", "engine.order=my_policies:Longest")
@@ -147,7 +159,7 @@ def test_the_library_works(installed, tmp_path):
 def test_completion_lists_every_subcommand_and_its_options(installed, tmp_path):
     def completed(line: str, position: int) -> list[str]:
         asked = {"COMP_WORDS": line, "COMP_CWORD": str(position), "_TWINSERVE_COMPLETE": "complete_bash"}
-        return installed(tmp_path, "env", *(f"{k}={v}" for k, v in asked.items()), installed.bin / "twinserve").split()
+        return installed(tmp_path, "twinserve", **asked).split()
 
     assert {"run", "sweep", "validate-config", "reproduce", "calibrate-note"} <= set(completed("twinserve ", 1))
     assert {"--set", "--backend", "--check"} <= set(completed("twinserve run --", 2))
