@@ -4,7 +4,7 @@ VENV := .venv
 KERNELS := .venv-kernels
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-SOURCES := twinserve tests setup.py
+SOURCES := twinserve tests examples setup.py
 
 .PHONY: demo check docs test test-slow test-kernels bench clean
 

@@ -20,46 +20,25 @@
 # on how the policy composes a batch, on whether prompts are cut into chunks, and on how much of a step one long
 # prompt may take.
 #
-# This notebook reads result folders only. They are `token_budget/` and `long_prefill/` in the folder named by the
-# environment variable `TWINSERVE_RESULTS`; what is missing there is simulated first, by the command shown below.
-# Without the variable a temporary folder is used.
+# The results are in `token_budget/` and `long_prefill/` below the folder named by the environment variable
+# `TWINSERVE_RESULTS`; what is missing there is simulated first. Without the variable a temporary folder is used.
 
 # %%
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pandas as pd
-from IPython.display import Image, display
 
-from twinserve.experiments.plots import plot_compare_cdfs, plot_run, plot_sweep
-from twinserve.experiments.plots.folder import swept_keys
-from twinserve.experiments.store.sweep_folder import read_summary
+import twinserve
 
 RESULTS = Path(os.environ.get("TWINSERVE_RESULTS") or tempfile.mkdtemp(prefix="twinserve-"))
-FIGURES = Path(tempfile.mkdtemp(prefix="twinserve-figures-"))
 
 POLICY = "engine.policy"
 BUDGET = "engine.max_num_batched_tokens"
 CHUNKED = "engine.enable_chunked_prefill"
 THRESHOLD = "engine.long_prefill_token_threshold"
 TAILS = ["p99_ttft_ms", "p99_tpot_ms", "p99_itl_ms"]
-
-
-def results_of(name: str) -> pd.DataFrame:
-    """The summary of the packaged sweep `name`, which is run where it is missing (`twinserve sweep`)."""
-    folder = RESULTS / name
-    if not (folder / "summary.csv").exists():
-        command = ["sweep", f"sweeps/{name}", "--out", str(folder), "--no-plots", "--no-progress"]
-        subprocess.run([sys.executable, "-m", "twinserve", *command], check=True)
-    return read_summary(folder)
-
-
-def show(paths: list[Path]) -> None:
-    for path in paths:
-        display(Image(filename=str(path), width=500))
 
 
 # %% [markdown]
@@ -69,11 +48,12 @@ def show(paths: list[Path]) -> None:
 # only budgets that hold every prompt can be compared.
 
 # %%
-budgets = results_of("token_budget")
+sweep = twinserve.sweep("sweeps/token_budget", out=RESULTS / "token_budget")
+budgets = sweep.table
 budgets.pivot_table(index=BUDGET, columns=[CHUNKED, POLICY], values=TAILS).round(0).T
 
 # %%
-show(plot_sweep(budgets, swept_keys(budgets), FIGURES / "budget"))
+sweep.plot()
 
 # %% [markdown]
 # The best budget for each policy, by each tail:
@@ -91,15 +71,25 @@ pd.DataFrame(best)
 
 # %%
 middle = sorted(chunked[BUDGET].unique())[len(chunked[BUDGET].unique()) // 2]
-same_budget = chunked[chunked[BUDGET] == middle].set_index(POLICY)["run_id"]
-runs = {f"{policy}, budget {middle}": RESULTS / "token_budget" / run_id for policy, run_id in same_budget.items()}
-show(plot_compare_cdfs(runs, FIGURES / "compare"))
+same_budget = chunked[chunked[BUDGET] == middle]
+runs = {f"{policy}, budget {middle}": sweep.runs[row] for row, policy in same_budget[POLICY].items()}
+twinserve.plot_cdfs(runs)
 
 # %% [markdown]
 # And over time, for the first of them: what each step held, how full the KV cache was, and who waited.
 
 # %%
-show(plot_run(next(iter(runs.values())), FIGURES / "run")[1:])
+first = next(iter(runs.values()))
+first.plot_timeline()
+
+# %% [markdown]
+# Each table of a run is a DataFrame: its requests, its steps, its tokens. These are the longest gaps between two tokens,
+# and how long the steps were that ran then.
+
+# %%
+gaps = first.tokens.nlargest(3, "itl_ms")[["request_id", "time_s", "itl_ms"]]
+step_of = first.steps.start_s.searchsorted(gaps.time_s) - 1
+gaps.assign(step_ms=first.steps.duration_ms.to_numpy()[step_of], tokens=first.steps.num_tokens.to_numpy()[step_of])
 
 # %% [markdown]
 # ## A cap on one prompt's share of a step
@@ -108,9 +98,9 @@ show(plot_run(next(iter(runs.values())), FIGURES / "run")[1:])
 # prompts in the same step and shorten the steps; the capped prompt itself takes more of them.
 
 # %%
-caps = results_of("long_prefill")
-caps.pivot_table(index=THRESHOLD, columns=BUDGET, values=TAILS).round(0).T
+caps = twinserve.sweep("sweeps/long_prefill", out=RESULTS / "long_prefill")
+caps.table.pivot_table(index=THRESHOLD, columns=BUDGET, values=TAILS).round(0).T
 
 # %%
 # one line per cap; budgets run along the axis
-show(plot_sweep(caps, swept_keys(caps), FIGURES / "cap", across=BUDGET))
+caps.plot(across=BUDGET)

@@ -47,7 +47,8 @@ def _name(path: Path) -> str:
 
 def test_files_stay_small() -> None:
     lengths = {
-        _name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in _sources("twinserve", "tests")
+        _name(path): len(path.read_text(encoding="utf-8").splitlines())
+        for path in _sources("twinserve", "tests", "examples")
     }
     limits = {name: length for name, length in lengths.items() if length > MAX_FILE_LINES}
     assert limits == {}
@@ -116,7 +117,7 @@ def test_public_core_names_have_docstrings() -> None:
     assert bare == []
 
 
-@pytest.mark.parametrize("folder", ["twinserve", "docs", "notebooks", "tests", "."])
+@pytest.mark.parametrize("folder", ["twinserve", "docs", "examples", "notebooks", "tests", "."])
 def test_no_word_from_outside_the_project(folder: str) -> None:
     if not (ROOT / folder).exists():
         pytest.skip(f"there is no {folder} folder")

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from twinserve.experiments.backends.backend_run import Progress
+from twinserve.experiments.backends.backend_run import BackendRun, Progress
 from twinserve.experiments.backends.run import build_requests, run_backend
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import RunError
@@ -17,6 +17,7 @@ from twinserve.experiments.manifest import describe_end, describe_start
 from twinserve.experiments.result import make_result
 from twinserve.experiments.settings.input_paths import map_paths
 from twinserve.experiments.store.run_store import About, RunStore
+from twinserve.run_core.record import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +65,44 @@ def _run(
     began = monotonic()
     workload = build_requests(experiment)
     start = describe_start(experiment, identity)
-    config = map_paths(experiment.config.model_dump(), experiment.base_dir, str)
+    config = resolved_config(experiment)
     store.begin(run_id, About(config, start))
     run = run_backend(experiment, workload, check=check, on_progress=on_progress)
     about = About(config, describe_end(start, run, monotonic() - began))
     if run.error is not None:
         store.keep(run_id, about, run.record)
-        if isinstance(run.error, KeyboardInterrupt | MemoryError):
-            raise run.error
-        raise RunError(f"{run.reason}; what had finished is in {store.folder(run_id)}") from run.error
+        raise _error_of(run, f"; what had finished is in {store.folder(run_id)}") from run.error
     result = make_result(experiment.config, run_id, workload, run)
     folder = store.finish(run_id, about, run.record, result)
     return FinishedRun(run_id=run_id, folder=folder, result=result)
+
+
+def run_in_memory(
+    experiment: Experiment, *, check: bool = False, on_progress: Progress | None = None
+) -> tuple[dict[str, Any], RunRecord]:
+    """The result and the record of an experiment, as ``run_experiment`` has them, with nothing written.
+
+    Raises:
+        ConfigError: the configuration or an input file is wrong.
+        RunError: the run began and could not go on.
+    """
+    identity = identify(experiment, code_digest(experiment.config.backend))
+    with experiment.errors_name_source():
+        workload = build_requests(experiment)
+        run = run_backend(experiment, workload, check=check, on_progress=on_progress)
+        if run.error is not None:
+            raise _error_of(run) from run.error
+        return make_result(experiment.config, identity.run_id, workload, run), run.record
+
+
+def _error_of(run: BackendRun, remains: str = "") -> BaseException:
+    """The error of a run that ended early; an interrupt and a lack of memory stay what they are."""
+    if isinstance(run.error, KeyboardInterrupt | MemoryError):
+        return run.error
+    return RunError(f"{run.reason}{remains}")
+
+
+def resolved_config(experiment: Experiment) -> dict[str, Any]:
+    """The whole configuration in plain values, defaults included and paths absolute."""
+    resolved: dict[str, Any] = map_paths(experiment.config.model_dump(), experiment.base_dir, str)
+    return resolved

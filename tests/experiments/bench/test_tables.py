@@ -26,6 +26,7 @@ from twinserve.experiments.bench.session import Session
 from twinserve.experiments.config.catalog import load_model
 from twinserve.experiments.config.load import load_experiment
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.plots.style import save
 from twinserve.experiments.run import run_experiment
 from twinserve.experiments.settings.overrides import Override
 
@@ -206,11 +207,11 @@ def test_parts_are_shown_with_their_floor_and_ratio(qwen3_8b):
 
 
 def test_the_picture_shows_every_step_that_was_taken_apart(qwen3_8b, tmp_path):
-    path = plot_breakdown(taken_apart(qwen3_8b), "Qwen/Qwen3-8B on NVIDIA H200", tmp_path / "steps.png")
+    path = save(plot_breakdown(taken_apart(qwen3_8b), "Qwen/Qwen3-8B on NVIDIA H200"), tmp_path / "steps.png")
     assert path is not None
     assert path.stat().st_size > 10_000
     without = StepParts(name=DECODE_1.name, title=DECODE_1.title, step_ms=1.0)
-    assert plot_breakdown([without], "nothing", tmp_path / "none.png") is None
+    assert plot_breakdown([without], "nothing") is None
     assert not (tmp_path / "none.png").exists()
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.experiments.helpers.small_experiments import small, write
 from tests.paths import ROOT
 from twinserve.experiments.cli.main import COMMANDS
+from twinserve.version import __version__
 
 
 def results(out: Path) -> list[Path]:
@@ -141,3 +142,8 @@ def test_an_interrupted_run_exits_with_130(tmp_path):
         process.kill()
     assert process.returncode == 130
     assert err == "twinserve: interrupted; what had finished stays\n"
+
+
+def test_version_is_shown_without_a_subcommand(twinserve):
+    answer = twinserve("--version")
+    assert (answer.code, answer.out) == (0, f"twinserve {__version__}\n")

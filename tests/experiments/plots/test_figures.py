@@ -17,13 +17,13 @@ from tests.experiments.helpers.measured_folders import write_profile
 from tests.experiments.helpers.records import MS, Life, make_record
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.parquet import write_columns
-from twinserve.experiments.plots import error_bars as errors_module
-from twinserve.experiments.plots import plot_compare_cdfs, plot_run, plot_sweep
-from twinserve.experiments.plots import sweep as sweep_module
-from twinserve.experiments.plots import timeline as timeline_module
+from twinserve.experiments.plots.cdf import plot_compare_cdfs
 from twinserve.experiments.plots.encoding import encode
-from twinserve.experiments.plots.folder import plot_folder, swept_keys
-from twinserve.experiments.plots.timeline import binned
+from twinserve.experiments.plots.error_bars import plot_error_split
+from twinserve.experiments.plots.folder import save_figures, swept_keys
+from twinserve.experiments.plots.style import save
+from twinserve.experiments.plots.sweep import plot_sweep
+from twinserve.experiments.plots.timeline import binned, plot_steps
 
 CONFIG = {
     "model": {"name": "Qwen/Qwen3-8B"},
@@ -93,22 +93,8 @@ def sweep_table(seeds=(0,), thresholds=(0,)):
 SWEPT = ["engine.policy", "engine.max_num_batched_tokens", "engine.enable_chunked_prefill"]
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """Figures in place of files: the list that ``save`` would have written."""
-    figures = []
-
-    def keep(figure, path):
-        figure.canvas.draw()
-        figures.append(figure)
-        return path
-
-    monkeypatch.setattr(sweep_module, "save", keep)
-    monkeypatch.setattr(timeline_module, "save", keep)
-    return figures
-
-
 def assert_everything_fits(figure):
+    figure.canvas.draw()
     renderer, edge = figure.canvas.get_renderer(), figure.bbox.padded(1)
     for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize")):
         assert text.get_fontsize() >= 7
@@ -122,7 +108,7 @@ def assert_everything_fits(figure):
 
 
 def test_run_gives_two_figures_of_column_width_and_the_same_bytes_again(run_dir, tmp_path):
-    first, second = (plot_run(run_dir, tmp_path / name) for name in ("a", "b"))
+    first, second = (save_figures(run_dir, tmp_path / name) for name in ("a", "b"))
     assert [path.name for path in first] == ["cdf.png", "timeline.png"]
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
@@ -133,19 +119,19 @@ def test_runs_without_steps_or_tokens_still_draw(run_dir, tmp_path):
     empty = make_record()
     for name in ("requests", "steps", "tokens"):
         write_columns(run_dir / f"{name}.parquet", getattr(empty, name))
-    assert len(plot_run(run_dir, tmp_path / "out")) == 2
+    assert len(save_figures(run_dir, tmp_path / "out")) == 2
 
 
 def test_compare_takes_records_and_run_folders(run_dir, tmp_path):
     runs = {"stored": run_dir, "fresh": sample_record(1), "empty": make_record()}
-    (path,) = plot_compare_cdfs(runs, tmp_path)
+    path = save(plot_compare_cdfs(runs), tmp_path / "cdfs.png")
     assert path.stat().st_size > 10_000
 
 
-def test_timeline_fits_and_shows_preemptions(drawn, tmp_path):
-    timeline_module.plot_timeline(sample_record().steps, 24, "a title", tmp_path / "x.png")
-    assert_everything_fits(drawn[0])
-    labels = [text.get_text() for ax in drawn[0].axes for text in ax.get_legend().get_texts()]
+def test_timeline_fits_and_shows_preemptions():
+    figure = plot_steps(sample_record().steps, 24, "a title")
+    assert_everything_fits(figure)
+    labels = [text.get_text() for ax in figure.axes for text in ax.get_legend().get_texts()]
     assert labels == ["prefill", "decode", "KV cache", "preemption", "running", "waiting"]
 
 
@@ -167,9 +153,8 @@ def test_binning_keeps_the_time_integral(steps, num_bins):
     assert means.max() <= values.max() + 1e-9
 
 
-def test_sweep_draws_a_line_per_combination_of_the_other_keys(drawn, tmp_path):
-    plot_sweep(sweep_table(), SWEPT, tmp_path, title="Qwen3-8B, note_bench")
-    (figure,) = drawn
+def test_sweep_draws_a_line_per_combination_of_the_other_keys():
+    figure = plot_sweep(sweep_table(), SWEPT, title="Qwen3-8B, note_bench")
     assert_everything_fits(figure)
     for ax in figure.axes:
         assert len(ax.containers) == 4
@@ -189,41 +174,41 @@ def test_every_line_of_a_sweep_looks_different():
     assert len(looks) == 8
 
 
-def test_points_with_failed_requests_are_crossed(drawn, tmp_path):
-    plot_sweep(sweep_table(), SWEPT, tmp_path)
-    crosses = [line for line in drawn[0].axes[0].lines if line.get_marker() == "x"]
+def test_points_with_failed_requests_are_crossed():
+    figure = plot_sweep(sweep_table(), SWEPT)
+    crosses = [line for line in figure.axes[0].lines if line.get_marker() == "x"]
     assert sorted(crosses[0].get_xdata()) == [128, 128, 256, 256, 512, 512]
 
 
-def test_seeds_are_averaged_even_when_swept_by_name(drawn, tmp_path):
-    plot_sweep(sweep_table(seeds=(0, 1, 2)), [*SWEPT, "seed"], tmp_path)
-    container = drawn[0].axes[1].containers[0]
+def test_seeds_are_averaged_even_when_swept_by_name():
+    figure = plot_sweep(sweep_table(seeds=(0, 1, 2)), [*SWEPT, "seed"])
+    container = figure.axes[1].containers[0]
     assert container.lines[0].get_ydata()[0] == pytest.approx(30 + 1.28 + 1)
     assert container.has_yerr
 
 
-def test_a_sweep_of_names_or_with_an_infinite_rate_uses_ranks(drawn, tmp_path):
+def test_a_sweep_of_names_or_with_an_infinite_rate_uses_ranks():
     table = pd.DataFrame({"workload.arrival.request_rate": [1.0, 2.0, np.inf], "p99_ttft_ms": [10.0, 20.0, 30.0]})
-    plot_sweep(table, ["workload.arrival.request_rate"], tmp_path)
-    assert drawn[0].axes[0].containers[0].lines[0].get_xdata().tolist() == [0, 1, 2]
-    assert [label.get_text() for label in drawn[0].axes[2].get_xticklabels()] == ["1.0", "2.0", "inf"]
+    figure = plot_sweep(table, ["workload.arrival.request_rate"])
+    assert figure.axes[0].containers[0].lines[0].get_xdata().tolist() == [0, 1, 2]
+    assert [label.get_text() for label in figure.axes[2].get_xticklabels()] == ["1.0", "2.0", "inf"]
 
 
-def test_a_null_setting_is_a_value_like_others(drawn, tmp_path):
+def test_a_null_setting_is_a_value_like_others():
     table = sweep_table().assign(**{"workload.max_concurrency": [None, 8.0] * 10})
-    plot_sweep(table, ["workload.max_concurrency", "engine.max_num_batched_tokens"], tmp_path)
-    assert len(drawn[0].axes[0].containers) == 2
+    figure = plot_sweep(table, ["workload.max_concurrency", "engine.max_num_batched_tokens"])
+    assert len(figure.axes[0].containers) == 2
 
 
-def test_missing_figures_leave_gaps(drawn, tmp_path):
+def test_missing_figures_leave_gaps():
     table = sweep_table()
     table.loc[table["engine.max_num_batched_tokens"] == 256, "p99_itl_ms"] = np.nan
-    plot_sweep(table, SWEPT, tmp_path)
-    assert drawn[0].axes[2].containers[0].lines[0].get_xdata().tolist() == [128, 512, 1024, 2048]
+    figure = plot_sweep(table, SWEPT)
+    assert figure.axes[2].containers[0].lines[0].get_xdata().tolist() == [128, 512, 1024, 2048]
 
 
-def test_nothing_but_seeds_swept_draws_nothing(tmp_path):
-    assert plot_sweep(sweep_table(seeds=(0, 1)), ["seed"], tmp_path) == []
+def test_nothing_but_seeds_swept_draws_nothing():
+    assert plot_sweep(sweep_table(seeds=(0, 1)), ["seed"]) is None
 
 
 def test_swept_keys_are_the_dotted_columns_that_vary():
@@ -233,33 +218,44 @@ def test_swept_keys_are_the_dotted_columns_that_vary():
 
 def test_a_folder_is_plotted_for_what_it_is(run_dir, tmp_path):
     sweep_table().to_csv(tmp_path / "summary.csv", index=False)
-    assert [path.name for path in plot_folder(tmp_path, tmp_path / "out")] == ["sweep_p99.png"]
-    assert [path.name for path in plot_folder(run_dir, tmp_path / "out")] == ["cdf.png", "timeline.png"]
+    assert [path.name for path in save_figures(tmp_path, tmp_path / "out")] == ["sweep_p99.png"]
+    assert [path.name for path in save_figures(run_dir, tmp_path / "out")] == ["cdf.png", "timeline.png"]
     profile = write_profile(tmp_path / "profile")
-    assert [path.name for path in plot_folder(profile, tmp_path / "out")] == ["profile.png"]
+    assert [path.name for path in save_figures(profile, tmp_path / "out")] == ["profile.png"]
 
 
 def test_bad_folders_are_refused_in_one_line(run_dir, tmp_path):
     with pytest.raises(ConfigError, match="none of these: a run"):
-        plot_folder(tmp_path, tmp_path / "out")
+        save_figures(tmp_path, tmp_path / "out")
     (run_dir / "steps.parquet").write_bytes(b"PAR1 cut short")
     with pytest.raises(ConfigError, match="cannot be read"):
-        plot_folder(run_dir, tmp_path / "out")
+        save_figures(run_dir, tmp_path / "out")
     (run_dir / "steps.parquet").unlink()
     with pytest.raises(ConfigError, match="does not exist"):
-        plot_folder(run_dir, tmp_path / "out")
+        save_figures(run_dir, tmp_path / "out")
     (tmp_path / "summary.csv").write_text("")
     with pytest.raises(ConfigError, match="not a table"):
-        plot_folder(tmp_path, tmp_path / "out")
+        save_figures(tmp_path, tmp_path / "out")
     sweep_table().iloc[:1].to_csv(tmp_path / "summary.csv", index=False)
     with pytest.raises(ConfigError, match="nothing to plot"):
-        plot_folder(tmp_path, tmp_path / "out")
+        save_figures(tmp_path, tmp_path / "out")
 
 
 def test_an_unwritable_place_is_refused_in_one_line(run_dir, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match="cannot be written"):
-        plot_folder(run_dir, tmp_path / "file")
+        save_figures(run_dir, tmp_path / "file")
+
+
+def test_a_figure_goes_with_its_last_reference_and_pyplot_is_never_loaded(run_dir):
+    code = (
+        "import gc, sys, weakref\nfrom pathlib import Path\n"
+        "from twinserve.experiments.plots.cdf import plot_compare_cdfs\n"
+        f"kept = weakref.ref(plot_compare_cdfs({{'a': Path({str(run_dir)!r})}}))\n"
+        "gc.collect()\nprint(kept(), 'matplotlib.pyplot' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["None", "False"]
 
 
 def test_importing_metrics_and_plots_loads_no_heavy_library():
@@ -270,22 +266,18 @@ def test_importing_metrics_and_plots_loads_no_heavy_library():
     assert found.stdout.strip() == "set()"
 
 
-def test_the_axis_of_a_sweep_can_be_chosen(drawn, tmp_path):
+def test_the_axis_of_a_sweep_can_be_chosen():
     table = sweep_table(thresholds=(0, 64, 128, 256, 512, 1024))
     keys = [*SWEPT, "engine.long_prefill_token_threshold"]
-    plot_sweep(table, keys, tmp_path)
-    plot_sweep(table, keys, tmp_path, across="engine.max_num_batched_tokens")
-    labels = [figure.axes[-1].get_xlabel() for figure in drawn]
+    figures = [plot_sweep(table, keys, across=across) for across in (None, "engine.max_num_batched_tokens")]
+    labels = [figure.axes[-1].get_xlabel() for figure in figures]
     assert labels == ["long-prefill threshold (tokens)", "token budget (tokens per step)"]
 
 
-def test_parts_of_an_error_are_stacked_away_from_zero_and_the_whole_is_marked(monkeypatch, tmp_path):
-    drawn = {}
-    monkeypatch.setattr(errors_module, "save", lambda figure, path: drawn.setdefault("ax", figure.axes[0]) and path)
+def test_parts_of_an_error_are_stacked_away_from_zero_and_the_whole_is_marked():
     totals = {"TTFT p99": 5.0, "unknown": None, "ITL p50": -9.0}
     parts = {"one": {"TTFT p99": 20.0, "ITL p50": -4.0}, "other": {"TTFT p99": -15.0, "ITL p50": -5.0}}
-    errors_module.plot_error_split(totals, parts, "title", tmp_path / "x.png")
-    ax = drawn["ax"]
+    ax = plot_error_split(totals, parts, "title").axes[0]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["TTFT p99", "ITL p50"]
     spans = [(bar.get_x(), bar.get_width()) for container in ax.containers for bar in container]
     assert spans == [(0, 20), (0, -4), (0, -15), (-4, -5)]

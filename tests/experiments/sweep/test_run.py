@@ -102,7 +102,8 @@ def test_a_policy_that_raises_fails_its_point_only(sweep, tmp_path, monkeypatch)
     policies = ["mixed", "policy_that_raises:Bad"]
     answer = sweep({"matrix": {"engine.policy": policies}, "executor": {"kind": "serial"}})
     assert answer.code == 1
-    assert answer.line == "failed: engine.policy=policy_that_raises:Bad: ZeroDivisionError: oops"
+    failed = "failed: engine.policy=policy_that_raises:Bad: ZeroDivisionError: oops (policy_that_raises.py, line 3); "
+    assert answer.line.startswith(failed + "what had finished is in ")
 
 
 def test_failures_of_the_past_are_forgotten_when_they_are_mended(sweep, tmp_path):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twinserve.experiments.bench.bench_report import StepParts
 from twinserve.experiments.bench.bench_table import PART_TITLES
-from twinserve.experiments.plots.style import OKABE_ITO, save, stacked_panels
+from twinserve.experiments.plots.style import OKABE_ITO, stacked_panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _GAP, _PAUSE = "host gap", "between kernels"
 _MEASURED, _FLOOR = 1, 0
 
 
-def plot_breakdown(steps: Sequence[StepParts], title: str, path: Path) -> Path | None:
+def plot_breakdown(steps: Sequence[StepParts], title: str) -> Figure | None:
     """One panel per step that was taken apart; None when none was."""
     shown = [step for step in steps if step.parts is not None]
     if not shown:
@@ -25,7 +27,7 @@ def plot_breakdown(steps: Sequence[StepParts], title: str, path: Path) -> Path |
         panels[-1].set_xlabel("ms")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3, handlelength=1.2)
-        return save(figure, path)
+        return figure
 
 
 def _draw(axis: Any, step: StepParts) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from twinserve.experiments.calibrate.outcome import Outcome
-from twinserve.experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, point_legend, save, stacked_panels
+from twinserve.experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, point_legend, stacked_panels
 from twinserve.sched_core.dispatch import GraphMode
 from twinserve.sim_backend.fitting.accuracy import Judged
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLOURS = {mode: (OKABE_ITO[index], MARKERS[index]) for index, mode in enumerate(GraphMode)}
 WIDEST = 30.0  # percent
 
 
-def plot_outcome(outcome: Outcome, path: Path) -> Path:
+def plot_outcome(outcome: Outcome) -> Figure:
     """Three panels over the steps that no fit has seen: predicted against measured, error by tokens, errors counted."""
     judged, calibration = outcome.judged, outcome.calibration
     title = f"{calibration.model.rpartition('/')[2]} on {calibration.gpu.removeprefix('NVIDIA ')}, steps not fitted"
@@ -27,7 +29,7 @@ def plot_outcome(outcome: Outcome, path: Path) -> Path:
             if len(part.steps):
                 _draw(times, by_tokens, counted, part, mode, limit)
         _finish(times, by_tokens, counted, judged, limit)
-        return save(figure, path)
+        return figure
 
 
 def _draw(times: Any, by_tokens: Any, counted: Any, part: Judged, mode: GraphMode, limit: float) -> None:

@@ -74,6 +74,7 @@ def _show(report: BenchReport, out: Path) -> None:
     from twinserve.experiments.files import strict_json
     from twinserve.experiments.files.atomic import write_text
     from twinserve.experiments.files.names import BENCHMARK, BENCHMARK_PICTURE
+    from twinserve.experiments.plots.style import save
 
     write_text(out / BENCHMARK, strict_json.dumps(report.as_json()))
     console = Console()
@@ -83,7 +84,6 @@ def _show(report: BenchReport, out: Path) -> None:
     if report.breakdown:
         console.print(breakdown_table(report.breakdown))
     typer.echo(f"All figures in {out / BENCHMARK}")
-    title = f"{report.model['name']} on {report.device['name']}"
-    picture = plot_breakdown(report.breakdown, title, out / BENCHMARK_PICTURE)
-    if picture is not None:
-        typer.echo(f"Picture in {picture}")
+    figure = plot_breakdown(report.breakdown, f"{report.model['name']} on {report.device['name']}")
+    if figure is not None:
+        typer.echo(f"Picture in {save(figure, out / BENCHMARK_PICTURE)}")

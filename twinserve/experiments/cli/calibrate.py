@@ -29,12 +29,13 @@ def calibrate(
     from twinserve.experiments.calibrate.outcome import calibrate as fit
     from twinserve.experiments.calibrate.picture import plot_outcome
     from twinserve.experiments.config.calibration import check_destination, write_calibration
+    from twinserve.experiments.plots.style import save
 
     check_destination(out, "-o")
     replaced = out.exists()
     outcome = fit(folders, held_out or (), num_blocks)
     _show(outcome)
-    picture = plot_outcome(outcome, out.with_suffix(".png"))
+    picture = save(plot_outcome(outcome), out.with_suffix(".png"))
     write_calibration(outcome.calibration, out)  # last: a disk that is full by now leaves the older file
     typer.echo(f"Picture in {picture}")
     typer.echo(f"Calibration in {out}{' (replaced)' if replaced else ''}; use it as")

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from twinserve.experiments.errors import ConfigError, RunError
+from twinserve.version import __version__
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # policies of one's own are named by import path
     try:
-        outcome = _application(arguments[0])(args=arguments, standalone_mode=False)
+        outcome = _application(arguments[0])(args=arguments, prog_name="twinserve", standalone_mode=False)
     except ConfigError as error:
         typer.echo(f"twinserve: error: {error}", err=True)
         return EXIT_FAILED if isinstance(error, RunError) else EXIT_USAGE
@@ -71,7 +72,7 @@ def _usage_error() -> type[Any]:
 
 def _application(wanted: str) -> typer.Typer:
     """The Typer application with the wanted subcommand only, or with all when it is not one of them."""
-    app = typer.Typer(name="twinserve", add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(name="twinserve", pretty_exceptions_enable=False)
     app.callback()(_describe)
     for name, target in COMMANDS.items():
         if wanted == name or wanted not in COMMANDS:
@@ -88,5 +89,15 @@ def _register(app: typer.Typer, name: str, target: str) -> None:
         app.command(name)(command)
 
 
-def _describe() -> None:
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"twinserve {__version__}")
+        raise typer.Exit
+
+
+def _describe(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """One LLM serving scheduler, two backends: simulate a policy, confirm it on the GPU with one flag."""

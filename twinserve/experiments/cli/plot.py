@@ -17,7 +17,7 @@ def plot(
     ] = None,
 ) -> None:
     """Draw latency CDFs and a timeline of a run, p99 latencies of a sweep, or step times of a profile."""
-    from twinserve.experiments.plots.folder import plot_folder
+    from twinserve.experiments.plots.folder import save_figures
 
-    for path in plot_folder(folder, folder / "plots" if out is None else out):
+    for path in save_figures(folder, folder / "plots" if out is None else out):
         typer.echo(path)

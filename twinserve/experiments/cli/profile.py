@@ -47,6 +47,7 @@ def _report(finished: FinishedProfile) -> None:
 
     from twinserve.experiments.files.names import PROFILE_PICTURE
     from twinserve.experiments.plots.profile import plot_profile
+    from twinserve.experiments.plots.style import save
     from twinserve.experiments.report.profile_table import profile_table
     from twinserve.experiments.store.profile_folder import read_profile
 
@@ -56,6 +57,6 @@ def _report(finished: FinishedProfile) -> None:
     missed = manifest.get("num_shapes", 0) - manifest.get("num_shapes_measured", 0)
     if missed:
         typer.echo(f"{missed} of {manifest['num_shapes']} shapes were not reached; raise --max-seconds", err=True)
-    typer.echo(f"Picture in {plot_profile(steps, manifest, folder / PROFILE_PICTURE)}")
+    typer.echo(f"Picture in {save(plot_profile(steps, manifest), folder / PROFILE_PICTURE)}")
     note = " (was already there; --force measures anew)" if finished.was_there else ""
     typer.echo(f"Profile in {folder}{note}")

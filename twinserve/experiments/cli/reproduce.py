@@ -25,13 +25,14 @@ def note(
     """The four runs of the nano-vllm benchmark on an RTX 4090: published, simulated, error; fails beyond the bounds."""
     from rich.console import Console
 
+    from twinserve.experiments.plots.style import save
     from twinserve.experiments.reproduce.note import is_reproduced, reproduce_note
     from twinserve.experiments.reproduce.note_plot import plot_note
     from twinserve.experiments.reproduce.note_table import note_table
 
     comparisons = reproduce_note()
     Console(width=max(Console().width, 132)).print(note_table(comparisons))
-    typer.echo(f"Picture in {plot_note(comparisons, plot)}")
+    typer.echo(f"Picture in {save(plot_note(comparisons), plot)}")
     missed = [comparison.run for comparison in comparisons if not is_reproduced(comparison)]
     if missed:
         raise RunError(f"{', '.join(missed)}: mean error above 2.5 % or a figure off by more than 10 %")
@@ -54,6 +55,7 @@ def vllm_4090(
 
     from twinserve.experiments.config.calibration import check_destination, write_calibration
     from twinserve.experiments.files.progress import LateProgress
+    from twinserve.experiments.plots.style import save
     from twinserve.experiments.reproduce.vllm_4090 import MeasuredWorkload, compare_times, fit_vllm, is_within_bounds
     from twinserve.experiments.reproduce.vllm_data import read_measured
     from twinserve.experiments.reproduce.vllm_report import plot_vllm, vllm_table
@@ -67,7 +69,7 @@ def vllm_4090(
     comparison = compare_times(measured, simulated)
     Console().print(vllm_table(comparison))
     typer.echo(f"Host gap fitted to the first 100 requests: {calibration.host_gap.base_ms * 1e3:.0f} us")
-    typer.echo(f"Picture in {plot_vllm(measured, simulated, plot)}")
+    typer.echo(f"Picture in {save(plot_vllm(measured, simulated), plot)}")
     if write is not None:
         write_calibration(calibration, write)
         typer.echo(f"Calibration in {write}")

@@ -61,10 +61,10 @@ def _report(loaded: Sweep, outcome: SweepOutcome, folder: Path) -> None:
 
 def _plot(folder: Path) -> None:
     from twinserve.experiments.errors import ConfigError
-    from twinserve.experiments.plots.folder import plot_folder
+    from twinserve.experiments.plots.folder import save_figures
 
     try:
-        for path in plot_folder(folder, folder / "plots"):
+        for path in save_figures(folder, folder / "plots"):
             typer.echo(f"plot: {path}")
     except ConfigError as error:
         typer.echo(f"no plots: {error.message}", err=True)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from twinserve.experiments.metrics import request_latencies
 from twinserve.experiments.metrics.latency import Latencies
 from twinserve.experiments.metrics.statistics import NS_PER_MS, percentile_name
-from twinserve.experiments.plots.style import OKABE_ITO, colours, plain_numbers, save, stacked_panels
+from twinserve.experiments.plots.style import OKABE_ITO, colours, plain_numbers, stacked_panels
 from twinserve.experiments.store.run_folder import read_run_folder
 from twinserve.run_core.record import RunRecord
 from twinserve.sim_backend.arrays import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LATENCIES = ("ttft", "tpot", "itl")
 MARKED = ((50, "o"), (90, "s"), (99, "^"))
@@ -23,7 +26,7 @@ FURTHEST_OVER_TAIL = 2  # a single outlier must not press everything else to the
 PANEL_HEIGHT = 1.45
 
 
-def plot_run_cdfs(record: RunRecord, title: str, path: Path) -> Path:
+def plot_run_cdfs(record: RunRecord, title: str) -> Figure:
     """One panel per latency, with p50, p90 and p99 marked on the curve and given in the legend."""
     with stacked_panels(len(LATENCIES), PANEL_HEIGHT, title) as (figure, axes):
         for ax, name in zip(axes, LATENCIES, strict=True):
@@ -31,19 +34,16 @@ def plot_run_cdfs(record: RunRecord, title: str, path: Path) -> Path:
             _scale(ax, name, [samples])
             _curve(ax, samples, OKABE_ITO[0])
             _mark(ax, samples, OKABE_ITO[1])
-        return save(figure, path)
+        return figure
 
 
-def plot_compare_cdfs(runs: Mapping[str, RunRecord | Path], out: Path) -> list[Path]:
-    """The CDFs of several runs in the same axes, one colour per label; writes ``out/compare_cdfs.png``.
-
-    ``runs`` maps labels to records or run folders.
-    """
+def plot_compare_cdfs(runs: Mapping[str, RunRecord | Path]) -> Figure:
+    """The CDFs of several runs in the same axes, one colour per label; ``runs`` maps labels to records or folders."""
     found = {label: request_latencies(_record(run)) for label, run in runs.items()}
-    return [draw_cdfs(found, LATENCIES, out / "compare_cdfs.png")]
+    return plot_cdfs(found, LATENCIES)
 
 
-def draw_cdfs(found: Mapping[str, Latencies], names: Sequence[str], path: Path, title: str = "") -> Path:
+def plot_cdfs(found: Mapping[str, Latencies], names: Sequence[str], title: str = "") -> Figure:
     """One panel per latency of ``names`` with a curve per label, the first drawn widest so that all stay visible."""
     with stacked_panels(len(names), PANEL_HEIGHT, "") as (figure, axes):
         for ax, name in zip(axes, names, strict=True):
@@ -55,7 +55,7 @@ def draw_cdfs(found: Mapping[str, Latencies], names: Sequence[str], path: Path, 
         handles, labels = axes[0].get_legend_handles_labels()
         keys = ([*handles, *_mark_handles()], [*labels, *_mark_names()])
         figure.legend(*keys, loc="outside upper center", ncols=3, title=title or None, title_fontsize=8)
-        return save(figure, path)
+        return figure
 
 
 def _record(run: RunRecord | Path) -> RunRecord:

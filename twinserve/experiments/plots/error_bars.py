@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twinserve.experiments.plots.style import MARKERS, OKABE_ITO, colours, save, stacked_panels
+from twinserve.experiments.plots.style import MARKERS, OKABE_ITO, colours, stacked_panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Errors = Mapping[str, float | None]
 ROW_HEIGHT = 0.19
 LONGEST_LABEL = 30
 
 
-def plot_error_split(totals: Errors, parts: Mapping[str, Errors], title: str, path: Path) -> Path:
+def plot_error_split(totals: Errors, parts: Mapping[str, Errors], title: str) -> Figure:
     """A bar per figure, first on top, of its error's parts (to the right if positive), with the whole as a mark.
 
     ``totals`` maps a figure's label to its error, ``parts`` the name of a part to the same labels' shares. What is
@@ -35,10 +37,10 @@ def plot_error_split(totals: Errors, parts: Mapping[str, Errors], title: str, pa
         ax.plot(whole, rows, "D", color="#000000", markersize=3.2, label="whole error")
         _label_rows(ax, labels, "error (% of the real figure)")
         _legend(figure, ax, title)
-        return save(figure, path)
+        return figure
 
 
-def plot_point_errors(points: Mapping[str, Errors], names: Sequence[str], title: str, path: Path) -> Path:
+def plot_point_errors(points: Mapping[str, Errors], names: Sequence[str], title: str) -> Figure:
     """A row per point with a mark per figure of ``names``."""
     labels = list(points)
     with stacked_panels(1, ROW_HEIGHT * len(labels) + 1.0, "") as (figure, (ax,)):
@@ -49,7 +51,7 @@ def plot_point_errors(points: Mapping[str, Errors], names: Sequence[str], title:
             ax.plot(x, y, marker, color=colour, label=name, markersize=4.5, alpha=0.85)
         _label_rows(ax, labels, "error (% of the real figure)")
         _legend(figure, ax, title)
-        return save(figure, path)
+        return figure
 
 
 def _label_rows(ax: Any, labels: Sequence[str], xlabel: str) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinserve.experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, point_legend, save, stacked_panels
+from twinserve.experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, point_legend, stacked_panels
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 MODES = {"decode": "decode graph", "mixed": "mixed graph", "eager": "eager"}
 
 
-def plot_profile(steps: pd.DataFrame, manifest: Mapping[str, Any], path: Path) -> Path:
+def plot_profile(steps: pd.DataFrame, manifest: Mapping[str, Any]) -> Figure:
     """Device time against tokens by kind of launch, and host gap against rows by what the host had to do.
 
     Where no device was timed, one panel with the whole interval.
@@ -25,7 +25,7 @@ def plot_profile(steps: pd.DataFrame, manifest: Mapping[str, Any], path: Path) -
         _draw_device(axes[0], steps, "device_ns" if timed else "interval_ns")
         if timed:
             _draw_host(axes[1], steps)
-        return save(figure, path)
+        return figure
 
 
 def _draw_device(axis: Any, steps: pd.DataFrame, column: str) -> None:

@@ -1,27 +1,26 @@
-"""All figures of one run."""
+"""The figures of one run, whether it was read from its folder or never written."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twinserve.experiments.plots.cdf import plot_run_cdfs
 from twinserve.experiments.plots.describe import lookup, run_title
-from twinserve.experiments.plots.timeline import plot_timeline
-from twinserve.experiments.store.run_folder import RunFolder, read_run_folder
+from twinserve.experiments.plots.timeline import plot_steps
+from twinserve.experiments.store.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
-def plot_run(run_dir: Path, out: Path) -> list[Path]:
-    """Draw ``out/cdf.png`` and ``out/timeline.png`` of the run in ``run_dir``; returns their paths.
+def plot_cdf(run: RunFolder) -> Figure:
+    """The distributions of TTFT, TPOT and ITL."""
+    return plot_run_cdfs(run.record, run_title(run.config))
 
-    Raises:
-        ConfigError: ``run_dir`` is not the folder of a run.
-    """
-    run = read_run_folder(run_dir)
-    title = run_title(run.config)
-    return [
-        plot_run_cdfs(run.record, title, out / "cdf.png"),
-        plot_timeline(run.record.steps, _num_blocks(run), title, out / "timeline.png"),
-    ]
+
+def plot_timeline(run: RunFolder) -> Figure:
+    """Batch composition, KV cache and queue over time."""
+    return plot_steps(run.record.steps, _num_blocks(run), run_title(run.config))
 
 
 def _num_blocks(run: RunFolder) -> int | None:

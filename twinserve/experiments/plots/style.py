@@ -5,54 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.atomic import write_files
+
+if TYPE_CHECKING:
+    from twinserve.experiments.plots.figure import HouseFigure
 
 COLUMN_WIDTH = 3.4  # inches
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LINE_STYLES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
-RC_PARAMS = {
-    "font.size": 7.5,
-    "axes.titlesize": 7.5,
-    "axes.labelsize": 7.5,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "legend.handlelength": 1.8,
-    "legend.borderaxespad": 0.3,
-    "legend.labelspacing": 0.3,
-    "figure.titlesize": 8,
-    "axes.grid": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.5,
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.5,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 300,
-    "pdf.fonttype": 42,
-}
-
 
 @contextmanager
 def stacked_panels(
     num_panels: int, panel_height: float, title: str, **subplots: Any
-) -> Iterator[tuple[Any, list[Any]]]:
+) -> Iterator[tuple[HouseFigure, list[Any]]]:
     """A single-column figure of panels below each other, in the house style while the block lasts."""
     from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+
+    from twinserve.experiments.plots.figure import RC_PARAMS, HouseFigure
 
     with rc_context(RC_PARAMS):
-        figure = Figure(figsize=(COLUMN_WIDTH, num_panels * panel_height + 0.35))
-        FigureCanvasAgg(figure)
+        figure = HouseFigure(figsize=(COLUMN_WIDTH, num_panels * panel_height + 0.35))
         axes = figure.subplots(num_panels, 1, squeeze=False, **subplots)
         if title:
             figure.suptitle(title)

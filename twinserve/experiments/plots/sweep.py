@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,10 +11,11 @@ import numpy as np
 from twinserve.experiments.metrics import mean_over_seeds
 from twinserve.experiments.plots.describe import key_label
 from twinserve.experiments.plots.encoding import Encoding, encode, is_numeric, name_blanks
-from twinserve.experiments.plots.style import plain_numbers, save, stacked_panels
+from twinserve.experiments.plots.style import plain_numbers, stacked_panels
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 LATENCIES = ("ttft", "tpot", "itl")
 LOG_FROM_RATIO = 8
@@ -25,24 +25,22 @@ SEED_KEYS = ("seed", "repeat")
 def plot_sweep(
     summary: pd.DataFrame,
     swept: Sequence[str],
-    out: Path,
     *,
     title: str = "",
     percentile: str = "p99",
     across: str | None = None,
-) -> list[Path]:
-    """Draw ``out/sweep_p99.png``: TTFT, TPOT and ITL against one swept key; returns the paths.
+) -> Figure | None:
+    """TTFT, TPOT and ITL against one swept key; None when no key but ``seed`` and ``repeat`` was swept.
 
     ``summary`` has a row per run with the ``swept`` columns and ``p99_ttft_ms`` and so on. ``across`` is the
-    key of the x axis, by default the numeric key with most values. Nothing is drawn when no key but ``seed`` and
-    ``repeat`` was swept. Every combination of the
-    other swept keys is a line. Runs that differ in none of them (seeds) are averaged, with the 95 % interval of the
-    mean as a bar, cut at the panel's edge. A cross marks points where requests failed: the latencies there are those
-    of the requests that remained.
+    key of the x axis, by default the numeric key with most values. Every combination of the other swept keys is a
+    line. Runs that differ in none of them (seeds) are averaged, with the 95 % interval of the mean as a bar, cut at
+    the panel's edge. A cross marks points where requests failed: the latencies there are those of the requests that
+    remained.
     """
     keys = [key for key in swept if key not in SEED_KEYS]
     if not keys:
-        return []
+        return None
     summary = name_blanks(summary, keys)
     encoding = encode(summary, keys, across)
     with stacked_panels(len(LATENCIES), 1.5, "", sharex=True) as (figure, axes):
@@ -53,7 +51,7 @@ def plot_sweep(
         _scale_x(axes[-1], summary, encoding.across)
         figure.align_ylabels(axes)
         _draw_legend(figure, axes[0], encoding, title)
-        return [save(figure, out / f"sweep_{percentile}.png")]
+        return figure
 
 
 def _draw_lines(ax: Any, summary: pd.DataFrame, encoding: Encoding, metric: str) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from twinserve.experiments.metrics.window import NS_PER_S
-from twinserve.experiments.plots.style import OKABE_ITO, save, stacked_panels
+from twinserve.experiments.plots.style import OKABE_ITO, stacked_panels
 from twinserve.run_core.record import Columns
 from twinserve.sim_backend.arrays import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAX_BINS = 300
 BLUE, VERMILLION, GREEN = OKABE_ITO[:3]
 
 
-def plot_timeline(steps: Columns, num_blocks: int | None, title: str, path: Path) -> Path:
+def plot_steps(steps: Columns, num_blocks: int | None, title: str) -> Figure:
     """Three panels over time: tokens per step (decode below prefill), KV cache with preemptions, requests.
 
     Values are means over time within at most MAX_BINS equal spans; between steps they are 0. Without ``num_blocks``
@@ -33,7 +35,7 @@ def plot_timeline(steps: Columns, num_blocks: int | None, title: str, path: Path
         for ax in axes:
             ax.set_ylim(bottom=0)
         figure.align_ylabels(axes)
-        return save(figure, path)
+        return figure
 
 
 def binned(start_s: Floats, end_s: Floats, values: Floats, edges: Floats) -> Floats:

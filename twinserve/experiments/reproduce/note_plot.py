@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from twinserve.experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, save, stacked_panels
+from twinserve.experiments.plots.style import MARKERS, OKABE_ITO, plain_numbers, stacked_panels
 from twinserve.experiments.reproduce.comparison import Comparison
 from twinserve.experiments.reproduce.note import MAX_ERROR
 from twinserve.experiments.reproduce.note_table import LABELS
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def plot_note(comparisons: Sequence[Comparison], path: Path) -> Path:
+
+def plot_note(comparisons: Sequence[Comparison]) -> Figure:
     """Two panels: simulated over published values on the diagonal, and the error of every figure in percent."""
     with stacked_panels(2, 2.6, "The note's benchmark, simulated") as (figure, (values, errors)):
         for index, comparison in enumerate(comparisons):
@@ -20,7 +22,7 @@ def plot_note(comparisons: Sequence[Comparison], path: Path) -> Path:
             _draw(values, errors, comparison, look, shift=(index - (len(comparisons) - 1) / 2) * 0.15)
         _finish_values(values)
         _finish_errors(errors)
-        return save(figure, path)
+        return figure
 
 
 def _draw(values: Any, errors: Any, comparison: Comparison, look: dict[str, Any], shift: float) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
 
-from twinserve.experiments.plots.style import LINE_STYLES, OKABE_ITO, save, stacked_panels
+from twinserve.experiments.plots.style import LINE_STYLES, OKABE_ITO, stacked_panels
 from twinserve.experiments.reproduce.comparison import Comparison
 from twinserve.experiments.reproduce.vllm_4090 import BOUNDED, COMPARED
 from twinserve.experiments.reproduce.vllm_data import RequestTimes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LABELS = {"ttft": "TTFT (s)", "tpot": "TPOT (ms)", "e2el": "latency (s)"}
 UNITS = {"ttft": 1e3, "tpot": 1.0, "e2el": 1e3}
@@ -30,7 +32,7 @@ def vllm_table(comparison: Comparison) -> Table:
     return table
 
 
-def plot_vllm(measured: RequestTimes, simulated: RequestTimes, path: Path) -> Path:
+def plot_vllm(measured: RequestTimes, simulated: RequestTimes) -> Figure:
     """The distributions of TTFT, TPOT and latency, measured and simulated, in the same axes."""
     runs = {"measured": measured.of(COMPARED).latencies, "simulated": simulated.of(COMPARED).latencies}
     with stacked_panels(len(LABELS), 1.45, "vLLM, Llama-3.1-8B, RTX 4090: requests 100 to 299") as (figure, axes):
@@ -40,7 +42,7 @@ def plot_vllm(measured: RequestTimes, simulated: RequestTimes, path: Path) -> Pa
             axis.set(xlabel=LABELS[name], ylabel="share of requests", ylim=(0, 1.03))
             axis.set_xlim(left=0)
         axes[0].legend(loc="lower right")
-        return save(figure, path)
+        return figure
 
 
 def _curve(axis: Any, values: Any, label: str, index: int) -> None:

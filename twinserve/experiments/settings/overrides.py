@@ -39,7 +39,11 @@ def parse_override(text: str) -> Override:
     key = key.strip()
     if not equals or not all(key.split(".")):
         raise ConfigError("not of the form KEY=VALUE; write for example --set engine.max_num_seqs=32", file=source)
-    value = parse_yaml(value_text, source=source)
+    return override_of(key, parse_yaml(value_text, source=source), source=source)
+
+
+def override_of(key: str, value: Any, *, source: str) -> Override:
+    """``value`` for ``key``, as ``parse_override`` means it."""
     if key.rpartition(".")[2] == "path" and isinstance(value, str):
         value = str(Path.cwd() / Path(value).expanduser())
     return Override(key=key, value=value, source=source)

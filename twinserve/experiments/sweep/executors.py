@@ -6,8 +6,10 @@ must not raise: what goes wrong with one item is part of its result.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -52,10 +54,26 @@ def in_processes(task: Callable[[Item], Result], items: Sequence[Item], *, worke
 
     parallel = joblib.Parallel(n_jobs=workers or -1, return_as="generator_unordered")
     try:
-        yield from parallel(joblib.delayed(task)(item) for item in items)
+        with _current_folder_last():
+            yield from parallel(joblib.delayed(task)(item) for item in items)
     except BrokenExecutor as error:
         message = "a worker process died (out of memory?); run the sweep again, finished runs are kept"
         raise RunError(message, key="executor") from error
+
+
+@contextmanager
+def _current_folder_last() -> Iterator[None]:
+    """Processes that start meanwhile take no module of the user's for one of Python's; joblib gives them our path."""
+    name = "PYTHONSAFEPATH"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
 
 
 def on_dask(

@@ -43,40 +43,53 @@ def load_sweep(name: str, overrides: Sequence[Override] = (), own: Sequence[Over
         ConfigError: the file, its base or one of its points is wrong.
     """
     path = find_config(name)
-    data = read_yaml(path)
+    return sweep_of(read_yaml(path), overrides, own, source=str(path), base_dir=path.parent, name=path.stem)
+
+
+def sweep_of(
+    data: Mapping[str, Any],
+    overrides: Sequence[Override] = (),
+    own: Sequence[Override] = (),
+    *,
+    source: str,
+    base_dir: Path,
+    name: str = "sweep",
+) -> Sweep:
+    """As ``load_sweep`` for data that was read before; ``name`` is for a sweep that has none."""
     if "base" not in data:
-        raise ConfigError("is missing; a sweep varies an experiment (`twinserve run` runs one)", file=path, key="base")
-    config = validate(SweepConfig, apply_overrides(data, own), source=str(path), overrides=own)
-    base, source, base_dir = _read_base(config, path)
+        message = "is missing; a sweep varies an experiment (`twinserve run` runs one)"
+        raise ConfigError(message, file=source, key="base")
+    config = validate(SweepConfig, apply_overrides(data, own), source=source, overrides=own)
+    base, base_source, folder = _read_base(config, source, base_dir)
     experiments = [
-        experiment_of(base, [*overrides, *_as_overrides(settings, path)], source=source, base_dir=base_dir)
+        experiment_of(base, [*overrides, *_as_overrides(settings, source)], source=base_source, base_dir=folder)
         for settings in config.points()
     ]
     if not experiments:
-        raise ConfigError("leaves no point to run; give matrix, zip or include, and exclude less", file=path)
+        raise ConfigError("leaves no point to run; give matrix, zip or include, and exclude less", file=source)
     swept = tuple(config.swept())
     points = tuple(Point(settings=_settings(experiment, swept), experiment=experiment) for experiment in experiments)
-    return Sweep(name=config.name or path.stem, config=config, swept=swept, points=points)
+    return Sweep(name=config.name or name, config=config, swept=swept, points=points)
 
 
-def _read_base(config: SweepConfig, path: Path) -> tuple[dict[str, Any], str, Path]:
+def _read_base(config: SweepConfig, source: str, base_dir: Path) -> tuple[dict[str, Any], str, Path]:
     """(data, what it is called in errors, folder of its relative paths) of the base experiment."""
     if isinstance(config.base, dict):
-        return config.base, f"{path}: base", path.parent
-    beside = (path.parent / config.base).resolve()
+        return config.base, f"{source}: base", base_dir
+    beside = (base_dir / config.base).resolve()
     try:
         base = beside if beside.is_file() else find_config(config.base)
     except ConfigError as error:
-        raise ConfigError(f"{config.base} {error.message}", file=path, key="base") from None
+        raise ConfigError(f"{config.base} {error.message}", file=source, key="base") from None
     data = read_yaml(base)
     if "base" in data:
-        raise ConfigError(f"{config.base} is itself a sweep; name an experiment", file=path, key="base")
+        raise ConfigError(f"{config.base} is itself a sweep; name an experiment", file=source, key="base")
     return data, str(base), base.parent
 
 
-def _as_overrides(settings: Settings, path: Path) -> list[Override]:
+def _as_overrides(settings: Settings, sweep: str) -> list[Override]:
     shown = ", ".join(f"{key}={value}" for key, value in settings.items())
-    source = f"{path} (point {shown})"
+    source = f"{sweep} (point {shown})"
     return [Override(key=key, value=value, source=source) for key, value in settings.items()]
 
 

@@ -13,6 +13,7 @@ from twinserve.experiments.files.csv_file import CsvRow, write_csv
 from twinserve.experiments.files.names import VALIDATION_SUMMARY
 from twinserve.experiments.plots.describe import value_label
 from twinserve.experiments.plots.error_bars import plot_point_errors
+from twinserve.experiments.plots.style import save
 from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.store.run_folder import find_run_folders, read_config
 from twinserve.experiments.validation.cost_source import CostSource
@@ -152,7 +153,8 @@ def _write(outcome: FolderOutcome, source: CostSource, out: Path) -> None:
         label: {shown: point.errors.get(name) for name, shown in names.items()}
         for label, point in zip(outcome.labels, outcome.points, strict=True)
     }
-    plot_point_errors(points, list(names.values()), f"simulated against real, {source.label}", out / PICTURE)
+    figure = plot_point_errors(points, list(names.values()), f"simulated against real, {source.label}")
+    save(figure, out / PICTURE)
 
 
 def _row(point: PointResult, keys: Sequence[str]) -> CsvRow:

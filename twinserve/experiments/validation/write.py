@@ -9,8 +9,9 @@ from twinserve.experiments.files.atomic import write_text
 from twinserve.experiments.files.names import VALIDATION
 from twinserve.experiments.metrics import request_latencies
 from twinserve.experiments.metrics.window import measurement_window
-from twinserve.experiments.plots.cdf import draw_cdfs
+from twinserve.experiments.plots.cdf import plot_cdfs
 from twinserve.experiments.plots.error_bars import plot_error_split
+from twinserve.experiments.plots.style import save
 from twinserve.experiments.validation.figures import LATENCIES
 from twinserve.experiments.validation.validate import Validation
 from twinserve.experiments.validation.validation_table import figure_label
@@ -35,7 +36,7 @@ def _draw_latencies(validation: Validation, title: str, path: Path) -> Path:
     records = {"real": validation.run.record, "simulated": validation.simulated}
     windows = {label: measurement_window(record.requests, config) for label, record in records.items()}
     found = {label: request_latencies(record, windows[label].measured) for label, record in records.items()}
-    return draw_cdfs(found, LATENCIES, path, title)
+    return save(plot_cdfs(found, LATENCIES, title), path)
 
 
 def _draw_errors(validation: Validation, title: str, path: Path) -> Path:
@@ -46,4 +47,4 @@ def _draw_errors(validation: Validation, title: str, path: Path) -> Path:
         "host gap": {label: figure.host_gap_percent for label, figure in shown.items()},
         "feedback": {label: figure.feedback_percent for label, figure in shown.items()},
     }
-    return plot_error_split(totals, parts, title, path)
+    return save(plot_error_split(totals, parts, title), path)

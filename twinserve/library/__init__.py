@@ -1,0 +1,1 @@
+"""The library that `import twinserve` offers: experiments as functions, records as DataFrames."""
