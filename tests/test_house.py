@@ -12,6 +12,7 @@ import pytest
 from tests.paths import ROOT
 from twinserve.experiments.files import names as file_names
 
+MAX_MODULES = 20
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 40
 TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".txt", ".cfg", ".json", ".ipynb", ""}
@@ -52,6 +53,12 @@ def test_files_stay_small() -> None:
     }
     limits = {name: length for name, length in lengths.items() if length > MAX_FILE_LINES}
     assert limits == {}
+
+
+def test_folders_stay_small() -> None:
+    folders = {path.parent for path in _sources("twinserve")}
+    modules = {folder: [path for path in folder.glob("*.py") if path.name != "__init__.py"] for folder in folders}
+    assert {_name(folder): len(files) for folder, files in modules.items() if len(files) > MAX_MODULES} == {}
 
 
 def test_functions_stay_small() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tests.paths import real_trace
-from twinserve.experiments.backends.run import build_requests, run_backend
 from twinserve.experiments.config.load import Experiment, load_experiment
 from twinserve.experiments.files.strict_json import plain
 from twinserve.experiments.result import make_result
+from twinserve.experiments.run import build_requests, run_backend
 from twinserve.experiments.settings.overrides import Override, parse_override
 from twinserve.experiments.sweep.points import load_sweep
 from twinserve.sched_core.plan import StepPlan

@@ -9,7 +9,8 @@ from time import monotonic
 from typing import Any
 
 from twinserve.experiments.backends.backend_run import BackendRun, Progress
-from twinserve.experiments.backends.run import build_requests, run_backend
+from twinserve.experiments.backends.real import run_real
+from twinserve.experiments.backends.simulated import run_simulated
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import RunError
 from twinserve.experiments.identity import Identity, code_digest, identify
@@ -17,6 +18,7 @@ from twinserve.experiments.manifest import describe_end, describe_start
 from twinserve.experiments.result import make_result
 from twinserve.experiments.settings.input_paths import map_paths
 from twinserve.experiments.store.run_store import About, RunStore
+from twinserve.experiments.workloads import Workload, build_workload
 from twinserve.run_core.record import RunRecord
 
 
@@ -93,6 +95,30 @@ def run_in_memory(
         if run.error is not None:
             raise _error_of(run) from run.error
         return make_result(experiment.config, identity.run_id, workload, run), run.record
+
+
+def build_requests(experiment: Experiment) -> Workload:
+    """The requests of an experiment, drawn from its seed and repeat."""
+    config = experiment.config
+    return build_workload(
+        config.workload,
+        seed=config.seed,
+        repeat=config.repeat,
+        max_model_len=config.engine.max_model_len,
+        base_dir=experiment.base_dir,
+    )
+
+
+def run_backend(experiment: Experiment, workload: Workload, *, check: bool, on_progress: Progress | None) -> BackendRun:
+    """Run the workload on the backend that the configuration names.
+
+    Raises:
+        ConfigError: something the backend needs is missing or wrong.
+    """
+    total = len(workload.requests)
+    on_ended = None if on_progress is None else lambda done: on_progress(done, total)
+    run = run_real if experiment.config.backend == "real" else run_simulated
+    return run(experiment, workload, check, on_ended)
 
 
 def _error_of(run: BackendRun, remains: str = "") -> BaseException:

@@ -122,7 +122,7 @@ def prefix_hits(prompts: Iterable[Prompt]) -> int:
     ],
 )
 def test_shipped_configuration_takes_the_whole_trace_within_its_context(config: str, path: str, rows: int) -> None:
-    from twinserve.experiments.backends.run import build_requests
+    from twinserve.experiments.run import build_requests
 
     experiment = load_experiment(
         f"traces/{config}", [parse_override(f"workload.path={Path(real_trace(path)).resolve()}")]

@@ -36,10 +36,10 @@ def validate_config(
 
 def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
     from twinserve.experiments.backends.real import check_real
-    from twinserve.experiments.backends.run import build_requests
     from twinserve.experiments.backends.simulated import build_simulation
     from twinserve.experiments.config.load import load_experiment
     from twinserve.experiments.identity import identify
+    from twinserve.experiments.run import build_requests
 
     experiment = load_experiment(config, overrides)
     with experiment.errors_name_source():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from twinserve.experiments.backends.run import build_requests, run_backend
 from twinserve.experiments.config.load import load_experiment
 from twinserve.experiments.reproduce.comparison import Comparison, compare
 from twinserve.experiments.reproduce.published import NOTE
+from twinserve.experiments.run import build_requests, run_backend
 
 MAX_MEAN_ERROR = 0.025
 MAX_ERROR = 0.10

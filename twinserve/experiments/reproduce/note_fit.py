@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from twinserve.experiments.backends.run import build_requests
 from twinserve.experiments.backends.simulated import Simulation, build_simulation
 from twinserve.experiments.config.catalog import load_hardware, load_model
 from twinserve.experiments.config.load import load_experiment
 from twinserve.experiments.reproduce.comparison import Comparison, compare
 from twinserve.experiments.reproduce.lattice import Minimum, find_minimum
 from twinserve.experiments.reproduce.published import NOTE
+from twinserve.experiments.run import build_requests
 from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.workloads import Workload
 from twinserve.run_core.record import RunRecord

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from twinserve.experiments.backends.run import build_requests
 from twinserve.experiments.backends.simulated import build_simulation
 from twinserve.experiments.calibrate.outcome import calibrate
 from twinserve.experiments.config.calibration import read_calibration
@@ -19,6 +18,7 @@ from twinserve.experiments.config.load import Experiment, load_experiment
 from twinserve.experiments.files.progress import LateProgress
 from twinserve.experiments.reproduce.comparison import Comparison
 from twinserve.experiments.reproduce.vllm_data import KERNELS, RequestTimes, read_num_blocks, requests_file
+from twinserve.experiments.run import build_requests
 from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.settings.paths import packaged_configs
 from twinserve.experiments.workloads import Workload

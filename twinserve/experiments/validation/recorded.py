@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twinserve.experiments.backends.run import build_requests
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.load import Experiment, load_experiment
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.names import CONFIG, MANIFEST, RESULT, STEPS
 from twinserve.experiments.identity import digest
+from twinserve.experiments.run import build_requests
 from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.store.manifest_facts import manifest_capture_sizes, manifest_count
 from twinserve.experiments.store.run_folder import is_run_folder, read_decisions, read_manifest, read_run_folder
