@@ -34,7 +34,7 @@ from twinserve.sim_backend.linear import LinearCostModel, LinearTerms
 
 RECIPES, METRICS = ((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in ("recipes", "metrics"))
 EXAMPLES = re.findall(r"```(?:python|yaml)\n# ([^\n]+)\n(.*?)```", RECIPES, re.DOTALL)
-MODULES = ("my_policies", "my_parameters", "my_budget", "my_reader", "bursts", "quadratic")
+MODULES = ("my_policies", "my_parameters", "my_budget", "my_reader", "bursts", "quadratic", "replicas")
 LATENCY_KEY = re.compile(
     r"(?:mean_|median_|std_|p[\d.]+_)?(ttft|tpot|itl|e2el|queue_time|client_queue_time)(_ms|_count)"
 )
@@ -180,6 +180,13 @@ def test_the_example_cost_model_prices_prefill_pairs(monkeypatch: pytest.MonkeyP
     columns = zip(steps["start_ns"], steps["end_ns"], steps["prefill_pairs"], strict=True)
     assert all(end - start == 1_000_000 + 10 * pairs for start, end, pairs in columns)
     assert max(steps["prefill_pairs"]) > 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_example_replicas_share_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = [RequestSpec(request_id=i, prompt=Prompt.of_stream(i, 20), max_tokens=8) for i in range(9)]
+    records = load("replicas", monkeypatch).serve(requests, 3, LinearCostModel(LinearTerms(base_ms=1.0)))
+    assert [len(record.requests["request_id"]) for record in records] == [3, 3, 3]
 
 
 def test_every_example_is_run() -> None:
