@@ -7,6 +7,7 @@ needed. Everything else about the package is in pyproject.toml.
 from __future__ import annotations
 
 import os
+from tempfile import NamedTemporaryFile
 
 from setuptools import Extension, setup
 
@@ -31,12 +32,24 @@ HOT = (
 )
 
 
+SETTINGS = """
+[mypy]
+ignore_missing_imports = True
+[mypy-twinserve.library.*,twinserve.experiments.*,twinserve.real_backend.*]
+follow_imports = skip
+"""
+"""Of the rest of the package mypy needs nothing; it would read torch and pandas for that."""
+
+
 def extensions() -> list[Extension]:
     if os.environ.get("TWINSERVE_COMPILE") != "1":
         return []
     from mypyc.build import mypycify
 
-    return mypycify(["--config-file=", "--ignore-missing-imports", *(f"twinserve/{name}.py" for name in HOT)])
+    with NamedTemporaryFile("w", suffix=".ini") as settings:
+        settings.write(SETTINGS)
+        settings.flush()
+        return mypycify([f"--config-file={settings.name}", *(f"twinserve/{name}.py" for name in HOT)])
 
 
 setup(ext_modules=extensions())
