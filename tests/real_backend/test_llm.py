@@ -119,7 +119,7 @@ def test_wrong_numbers_of_parameters_are_an_error(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"temperature": -1.0}, {"top_p": 0.0}, {"top_k": 0}, {"max_tokens": 0}, {"min_tokens": 9, "max_tokens": 8}],
+    [{"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -2}, {"max_tokens": 0}, {"min_tokens": 9, "max_tokens": 8}],
 )
 def test_sampling_parameters_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

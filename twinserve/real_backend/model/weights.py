@@ -149,7 +149,8 @@ def _shard_names(index: Path) -> list[str]:
         raise EngineError(f"{index} is not a valid index: it has no weight_map of tensor names to files")
     names = sorted(set(weight_map.values()))
     for name in names:
-        if not name.isprintable() or "\\" in name or name != PurePosixPath(name).name:
+        is_plain = name.isprintable() and "\\" not in name and name == PurePosixPath(name).name
+        if not is_plain or name in ("", ".", ".."):
             raise EngineError(f"{index}: weight_map names {shown(name)}; should be the name of a file in this folder")
     return names
 
