@@ -102,7 +102,10 @@ def damaged(sound: Path, folder: Path, rng: random.Random) -> str:
 
 def _damage(folder: Path, rng: random.Random) -> str:
     kinds: list[Callable[[Path, random.Random], str]] = [_json_value, _json_value, _json_value, _header, _bytes, _file]
-    return rng.choice(kinds)(folder, rng)
+    try:
+        return rng.choice(kinds)(folder, rng)
+    except OSError as error:  # an earlier fault took the file
+        return f"nothing ({error.strerror})"
 
 
 def _json_value(folder: Path, rng: random.Random) -> str:
@@ -112,8 +115,7 @@ def _json_value(folder: Path, rng: random.Random) -> str:
     except (OSError, ValueError, RecursionError):
         content = {}
     what = _mutate(content, rng) if isinstance(content, dict) else "nothing"
-    if file.parent.exists():
-        file.write_text(json.dumps(content))
+    file.write_text(json.dumps(content))
     return f"{file.name}: {what}"
 
 
