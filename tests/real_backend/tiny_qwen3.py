@@ -10,7 +10,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 VOCAB_SIZE = 128
 
 
-def save_checkpoint(folder: Path, *, tied: bool = False, seed: int = 0) -> Path:
+def save_checkpoint(folder: Path, *, tied: bool = False, seed: int = 0, head_dim: int = 16) -> Path:
     """Two layers, hidden size 64. The weights are large enough for the greedy tokens to vary."""
     torch.manual_seed(seed)
     config = Qwen3Config(
@@ -20,7 +20,7 @@ def save_checkpoint(folder: Path, *, tied: bool = False, seed: int = 0) -> Path:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=16,
+        head_dim=head_dim,
         max_position_embeddings=1024,
         tie_word_embeddings=tied,
         initializer_range=0.3,

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import torch
 
-from twinserve.real_backend.errors import EngineError
+from twinserve.real_backend.errors import EngineError, one_line
+
+_NO_ROOM_ON_CPU = ("DefaultCPUAllocator", "can't allocate memory", "Storage size calculation overflowed")
 
 
 @contextmanager
@@ -23,3 +25,7 @@ def clear_errors(doing: str) -> Iterator[None]:
     except torch.AcceleratorError as error:
         first_line = str(error).partition("\n")[0]
         raise EngineError(f"the device failed while {doing}: {first_line}") from error
+    except RuntimeError as error:
+        if not any(words in str(error) for words in _NO_ROOM_ON_CPU):
+            raise
+        raise EngineError(f"there is too little memory for {doing}: {one_line(str(error))[-120:]}") from error

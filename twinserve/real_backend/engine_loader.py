@@ -26,9 +26,10 @@ from twinserve.real_backend.launch.host_warmer import HostWarmer
 from twinserve.real_backend.launch.kv_pool import KVPoolSize, hold_process_to, profile_step, size_pool
 from twinserve.real_backend.launch.runner import ModelRunner
 from twinserve.real_backend.launch.timer import make_timer
+from twinserve.real_backend.memory_limits import check_pool_fits, check_weights_fit
 from twinserve.real_backend.model.checkpoint_config import read_checkpoint_config
 from twinserve.real_backend.model.model import Qwen3Model
-from twinserve.real_backend.model.weights import fill_dummy_weights, load_weights
+from twinserve.real_backend.model.weights import check_stored, fill_dummy_weights, load_weights
 from twinserve.run_core.model_config import DTYPE_BYTES, ModelConfig
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes, default_capture_sizes
@@ -104,6 +105,9 @@ def _described(source: ModelSource) -> ModelConfig:
 def _load_model(
     source: ModelSource, config: ModelConfig, device: torch.device, max_model_len: int, seed: int
 ) -> Qwen3Model:
+    if source.path is not None and source.load_format != "dummy":
+        check_stored(config, source.path)
+    check_weights_fit(config, device, max_model_len)
     model = Qwen3Model(config, device, getattr(torch, config.dtype), num_positions=max_model_len)
     if source.path is None or source.load_format == "dummy":
         fill_dummy_weights(model.weights, config, seed)
@@ -150,6 +154,7 @@ def _pool(
 ) -> KVPoolSize:
     block_bytes = block_size * model.config.kv_bytes_per_token
     if options.num_gpu_blocks_override is not None:
+        check_pool_fits(options.num_gpu_blocks_override, block_bytes, model.device)
         return KVPoolSize(
             num_blocks=options.num_gpu_blocks_override, block_bytes=block_bytes, source="num_gpu_blocks_override"
         )

@@ -15,14 +15,14 @@ def collected_on_demand() -> Iterator[Callable[[], None]]:
     0.2 ms a step on average, all of it while the device waited.
     """
     was_enabled = gc.isenabled()
-    gc.disable()
-    gc.freeze()
     try:
+        gc.disable()
+        gc.freeze()
         yield _collect_young
     finally:
-        gc.unfreeze()
         if was_enabled:
             gc.enable()
+        gc.unfreeze()
 
 
 def _collect_young() -> None:

@@ -7,6 +7,7 @@ A driver repeats ``begin(now)``, run the plan, ``finish(plan, token_ids, now)``,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext, suppress
 from typing import TypeAlias
 
 from twinserve.run_core.outcome import RunOutcome
@@ -125,12 +126,13 @@ class Session:
         self._source_changed()
 
     def cancel(self, now: int) -> None:
-        """Forget the step that was begun, if one is in flight."""
+        """Forget the step that was begun, if one is in flight; what a policy raises meanwhile is left out."""
         if self._begun is None:
             return
         self.now = now
         plan, self._begun = self._begun, None
-        self._pass_on(self.engine.cancel_step(plan.step_id, now), now)
+        with suppress(Exception):
+            self._pass_on(self.engine.cancel_step(plan.step_id, now), now)
 
     def flush(self) -> None:
         """Record and report what happened since the last time; a driver may do this while the device is busy."""
@@ -140,15 +142,17 @@ class Session:
                 plan, start, device_ns = step
                 recorder.step(plan, self.features(plan), start, now, device_ns)
             recorder.events(events, now)
-            if self._on_events is not None:
+        if self._on_events is not None:
+            for events, _, _ in unrecorded:
                 self._on_events(events)
         if self._on_progress is not None and self._num_ended > self._num_reported:
             self._num_reported = self._num_ended
             self._on_progress(self._num_ended)
 
     def outcome(self, error: BaseException | None = None) -> RunOutcome:
-        """What was recorded until now; ``error`` is what ended the run early."""
-        self.flush()
+        """What was recorded until now; ``error`` is what ended the run early, whatever listeners raise after it."""
+        with nullcontext() if error is None else suppress(Exception):
+            self.flush()
         return RunOutcome(record=self._recorder.finish(self.now, self.engine.stats()), error=error)
 
     def _source_changed(self) -> None:

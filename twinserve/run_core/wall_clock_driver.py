@@ -53,9 +53,10 @@ def run_in_real_time(session: Session, runner: Runner, clock: Clock) -> RunOutco
     error. Ctrl-C takes effect between two steps.
     """
     session.on_accepted, session.on_ended, session.on_change = runner.expect, runner.release, clock.wake
-    with collected_on_demand() as collect_garbage, interrupts_deferred(session.interrupt):
+    with interrupts_deferred(session.interrupt), collected_on_demand() as collect_garbage:
         try:
             _serve(session, runner, clock, collect_garbage)
+            session.flush()
         except (Exception, KeyboardInterrupt) as error:
             session.cancel(clock.now())
             return session.outcome(error)

@@ -82,6 +82,10 @@ class EngineCore:
         self._state.queue.add(request)
         return Admission(request_id=spec.request_id)
 
+    def refusal(self, spec: RequestSpec) -> Admission | None:
+        """How ``add_request`` would refuse ``spec`` now; None when it would queue it."""
+        return check_admissible(self._state, spec)
+
     def abort(self, request_id: int, now: int) -> tuple[Event, ...]:
         """End a request early: at once, or with the step in flight (which then returns the events).
 

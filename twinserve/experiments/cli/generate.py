@@ -20,7 +20,9 @@ def generate(
     num_gpu_blocks: Annotated[
         int | None, typer.Option(min=1, help="KV blocks of 256 tokens; needed on the CPU, else measured.")
     ] = None,
-    max_model_len: Annotated[int, typer.Option(min=2, help="Longest prompt and answer together.")] = 4096,
+    max_model_len: Annotated[
+        int | None, typer.Option(min=2, help="Longest prompt and answer together; 4096, or less if the model's is.")
+    ] = None,
     enforce_eager: Annotated[bool, typer.Option(help="No CUDA graphs: a faster start, slower steps.")] = False,
 ) -> None:
     """Continue prompts with a model."""
@@ -41,7 +43,7 @@ def generate(
         completions: list[Completion] = engine.generate(
             prompt, SamplingParams(max_tokens=max_tokens, temperature=temperature)
         )
-    except EngineError as error:
-        raise ConfigError(error.message) from error
+    except (EngineError, ValueError) as error:
+        raise ConfigError(str(error)) from error
     for text, completion in zip(prompt, completions, strict=True):
         typer.echo(f"{text}{completion['text']}")

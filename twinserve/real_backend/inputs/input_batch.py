@@ -44,12 +44,21 @@ class InputBatch:
         num_slots = buffers.capacity.num_slots
         self.buffers = buffers
         self.capture_sizes = capture_sizes
-        self.prefetch = PromptPrefetch(vocab_size)
-        self._tokens = RequestTokens.create(num_slots)
-        self._sampling = SamplingTable(buffers.host, num_slots, seed)
+        self._vocab_size = vocab_size
+        self._sampling = SamplingTable(buffers.host, num_slots, seed, vocab_size)
         self._block_ids = buffers.host["block_ids"]
         self._num_blocks = np.zeros(num_slots, dtype=np.int64)
         self._slot_of: dict[int, int] = {}
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Every slot is free and nothing is known of any request, whatever a step that failed left behind."""
+        num_slots = self.buffers.capacity.num_slots
+        self.prefetch = PromptPrefetch(self._vocab_size)
+        self._tokens = RequestTokens.create(num_slots)
+        self._block_ids.fill(self.buffers.filler_block)
+        self._num_blocks.fill(0)
+        self._slot_of.clear()
         self._free_slots = list(range(num_slots))[::-1]
 
     def prepare(self, plan: StepPlan) -> StepInputs:

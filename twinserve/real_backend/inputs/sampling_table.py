@@ -52,9 +52,10 @@ class SamplingTable:
     None) and seed.
     """
 
-    def __init__(self, columns: Mapping[str, NDArray[Any]], num_slots: int, run_seed: int) -> None:
+    def __init__(self, columns: Mapping[str, NDArray[Any]], num_slots: int, run_seed: int, vocab_size: int) -> None:
         self._columns = columns
         self._run_seed = run_seed
+        self._vocab_size = vocab_size
         self._kinds = np.zeros(num_slots, dtype=np.int64)
         self._min_length = np.zeros(num_slots, dtype=np.int64)
         self._ending_ids: list[tuple[int, ...]] = [()] * num_slots
@@ -67,7 +68,9 @@ class SamplingTable:
         columns["seed"][slot] = _request_seed(self._run_seed, spec.request_id) if params.seed is None else params.seed
         self._kinds[slot] = _Kind.of(params)
         self._min_length[slot] = spec.num_prompt_tokens + params.min_tokens
-        self._ending_ids[slot] = tuple(sorted(params.ending_ids))
+        # An id outside the vocabulary is never drawn, and as an index it would end the process's use of a GPU.
+        known = (token_id for token_id in params.ending_ids if 0 <= token_id < self._vocab_size)
+        self._ending_ids[slot] = tuple(sorted(known)) if params.min_tokens else ()
 
     def rows(self, slots: Ints, lengths: Ints) -> SamplingRows:
         """Of the requests in ``slots``, which know ``lengths`` tokens and sample the next one."""

@@ -80,6 +80,14 @@ class Executor:
         input_ids, positions = fields["input_ids"][: shape.num_tokens], fields["positions"][: shape.num_tokens]
         return self._model.forward(input_ids, positions, self._kv_caches, meta, self._attention, rows)
 
+    def clear_kv_cache(self) -> None:
+        """Waits for the device and fills the KV cache with zeros."""
+        for cache in self._kv_caches:
+            for part in cache:
+                part.zero_()
+        if self._model.device.type == "cuda":
+            torch.cuda.synchronize(self._model.device)
+
     def select(self, hidden: torch.Tensor, num_samples: int) -> torch.Tensor:
         """The rows of a graph's hidden states that sample."""
         return hidden[self._buffers.device["logits_tokens"][:num_samples]]

@@ -36,12 +36,17 @@ class HostWarmer:
     """
 
     def __init__(self, scheduler: SchedulerConfig, capture_sizes: CaptureSizes) -> None:
-        config = _small(scheduler)
-        self._prompt_len = config.max_model_len // 2
-        self._engine = EngineCore(config)
-        self._inputs = _inputs(config, capture_sizes)
+        self._config = _small(scheduler)
+        self._capture_sizes = capture_sizes
+        self._prompt_len = self._config.max_model_len // 2
+        self.restart()
+
+    def restart(self) -> None:
+        """Begins anew: an interrupted step cannot be continued."""
+        self._engine = EngineCore(self._config)
+        self._inputs = _inputs(self._config, self._capture_sizes)
         self._num_requests = 0
-        for _ in range(config.max_num_seqs):
+        for _ in range(self._config.max_num_seqs):
             self._send()
         self._parts = self._steps()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from math import inf
 
 import numpy as np
@@ -88,6 +89,18 @@ class ModelRunner:
 
     def release(self, request_ids: Iterable[int]) -> None:
         self._inputs.release(request_ids)
+
+    def reset(self) -> None:
+        """Forgets every request and the launch in flight, and clears the KV cache; the device is done afterwards.
+
+        A device that no longer works is left for the next launch to tell.
+        """
+        with suppress(Exception):
+            self._executor.clear_kv_cache()
+        self._in_flight = None
+        self._inputs.forget_all()
+        if self._warmer is not None:
+            self._warmer.restart()
 
     def _wait(self, choice: Dispatch) -> int | None:
         """Uses the time for what the next steps need, until shortly before the end as the last such step had it."""

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from twinserve.real_backend.errors import EngineError
+from twinserve.real_backend.errors import EngineError, shown
+from twinserve.real_backend.model.json_files import is_file, read_json
 from twinserve.run_core.model_config import Llama3RopeScaling, ModelConfig
+
+_LARGEST_POSITIONS = 1 << 31
+_LARGEST: Mapping[str, int] = MappingProxyType(
+    {
+        "num_hidden_layers": 1 << 12,
+        "hidden_size": 1 << 20,
+        "num_attention_heads": 1 << 12,
+        "intermediate_size": 1 << 22,
+        "vocab_size": 1 << 28,
+        "max_position_embeddings": _LARGEST_POSITIONS,
+    }
+)
+"""Far above any model: beyond them a file is damaged, and what follows from it would not fit any number."""
+
+_LARGEST_HEAD_DIM = 1 << 12
+_LARGEST_NUMBER = 1e30
+_QWEN3_HEAD_DIM = 128
+"""Where a Qwen3 config.json names none, as in transformers."""
 
 
 def read_checkpoint_config(path: str | Path) -> ModelConfig:
@@ -21,37 +40,69 @@ def read_checkpoint_config(path: str | Path) -> ModelConfig:
     """
     folder = Path(path)
     file = folder / "config.json"
-    raw = _read_json(file)
-    _check_architecture(raw, folder)
+    raw = read_json(file)
+    _check_architecture(raw, file)
     generation = folder / "generation_config.json"
-    eos = (_read_json(generation) if generation.is_file() else {}).get("eos_token_id")
+    chosen = read_json(generation).get("eos_token_id") if is_file(generation) else None
+    eos_file, eos = (file, raw.get("eos_token_id")) if chosen is None else (generation, chosen)
+    values = _Values(raw, file)
     try:
-        values = _values(raw, raw.get("eos_token_id") if eos is None else eos)
-    except KeyError as error:
-        raise EngineError(f"{file} has no {error.args[0]!r}; get the file again") from error
-    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise EngineError(f"{file} holds a value of a wrong kind ({error})") from error
-    if not all(type(token_id) is int for token_id in values["eos_token_ids"]):
-        ids = values["eos_token_ids"]
-        raise EngineError(f"{file}: eos_token_id is {ids!r}; should be one token id or a list of them")
-    try:
-        return ModelConfig(name=folder.name, **values)
+        return ModelConfig(
+            name=folder.name, **_sizes(values), **_others(values), eos_token_ids=_eos_token_ids(eos, eos_file)
+        )
     except ValueError as error:
         raise EngineError(f"{file}: {error}") from error
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise EngineError(f"{file} is missing; a model folder in Hugging Face layout is needed")
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise EngineError(f"{file} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise EngineError(f"{file} is not valid JSON ({error}); get it again") from error
-    if not isinstance(content, dict):
-        raise EngineError(f"{file} does not hold a JSON object")
-    return content
+class _Values:
+    """The values of a config.json, each checked when it is asked for."""
+
+    def __init__(self, raw: Mapping[str, Any], file: Path, inside: str = "") -> None:
+        self.raw = raw
+        self.file = file
+        self._inside = inside
+
+    def inside(self, key: str) -> _Values:
+        """The object under ``key``; empty when there is none."""
+        value = self.raw.get(key)
+        if value is not None and not isinstance(value, Mapping):
+            raise self.wrong(key, value, "an object")
+        return _Values(value or {}, self.file, f"{self._inside}{key}.")
+
+    def whole(self, key: str, most: int, default: int | None = None) -> int:
+        value = self._get(key, default)
+        if type(value) is not int or not 1 <= value <= most:
+            raise self.wrong(key, value, f"a whole number from 1 to {most}")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self._get(key, default)
+        if type(value) not in (int, float) or not 0 < value <= _LARGEST_NUMBER:
+            raise self.wrong(key, value, "a positive number")
+        return float(value)
+
+    def flag(self, key: str) -> bool:
+        value = self._get(key, False)
+        if type(value) is not bool:
+            raise self.wrong(key, value, "true or false")
+        return value
+
+    def text(self, key: str, default: str) -> str:
+        value = self._get(key, default)
+        if not isinstance(value, str):
+            raise self.wrong(key, value, "a text")
+        return value
+
+    def wrong(self, key: str, value: Any, right: str) -> EngineError:
+        return EngineError(f"{self.file}: {self._inside}{key} is {shown(value)}; should be {right}")
+
+    def _get(self, key: str, default: Any) -> Any:
+        value = self.raw.get(key)
+        if value is None:
+            value = default
+        if value is None:
+            raise EngineError(f"{self.file} has no {self._inside + key!r}; get the file again")
+        return value
 
 
 def _architecture(raw: Mapping[str, Any]) -> str:
@@ -59,50 +110,78 @@ def _architecture(raw: Mapping[str, Any]) -> str:
     return str(names[0]) if isinstance(names, list) and names else "none named"
 
 
-def _check_architecture(raw: Mapping[str, Any], folder: Path) -> None:
+def _check_architecture(raw: Mapping[str, Any], file: Path) -> None:
     """Only what the layers compute is let through: the wrong arithmetic would still give fluent-looking tokens."""
     supported = ("Qwen3ForCausalLM", "LlamaForCausalLM")
     name = _architecture(raw)
     if name not in supported:
-        raise EngineError(f"{folder}: architecture {name} is not supported; {' and '.join(supported)} are")
+        raise EngineError(f"{file}: architecture {name[:60]} is not supported; {' and '.join(supported)} are")
     fixed = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "use_sliding_window": False}
-    for key, value in fixed.items():
-        if raw.get(key, value) != value:
-            raise EngineError(f"{folder}: {key} = {raw[key]!r} is not supported, only {value!r}")
+    for key, only in fixed.items():
+        value = raw.get(key)
+        if value is not None and value != only:
+            raise EngineError(f"{file}: {key} = {shown(value)} is not supported, only {only!r}")
+    layer_types = raw.get("layer_types")
+    if layer_types is not None and any(kind != "full_attention" for kind in _listed(layer_types)):
+        raise EngineError(f"{file}: layer_types may only hold 'full_attention'; other kinds are not supported")
+    for key in ("quantization_config", "compression_config"):
+        if raw.get(key) is not None:
+            raise EngineError(f"{file}: {key} is not supported; take a checkpoint in float32, float16 or bfloat16")
 
 
-def _values(raw: Mapping[str, Any], eos: int | list[int] | None) -> dict[str, Any]:
-    """The fields of ``ModelConfig`` but its name."""
-    heads = raw["num_attention_heads"]
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+def _sizes(values: _Values) -> dict[str, Any]:
+    """The fields of ``ModelConfig`` that memory is taken by."""
+    sizes = {key: values.whole(key, most) for key, most in _LARGEST.items()}
+    heads = sizes["num_attention_heads"]
+    is_qwen3 = _architecture(values.raw).startswith("Qwen3")
+    head_dim = _QWEN3_HEAD_DIM if is_qwen3 else max(sizes["hidden_size"] // heads, 1)
+    sizes["num_key_value_heads"] = values.whole("num_key_value_heads", _LARGEST["num_attention_heads"], heads)
+    sizes["head_dim"] = values.whole("head_dim", _LARGEST_HEAD_DIM, head_dim)
+    if sizes["head_dim"] % 2:
+        raise values.wrong("head_dim", sizes["head_dim"], "even")
+    return sizes
+
+
+def _others(values: _Values) -> dict[str, Any]:
+    rope = values.inside("rope_parameters")
+    if not rope.raw:
+        rope = values.inside("rope_scaling")
+    theta = values if values.raw.get("rope_theta") is not None else rope
+    dtype = values.text("torch_dtype", "float32")
     return {
-        "num_hidden_layers": raw["num_hidden_layers"],
-        "hidden_size": raw["hidden_size"],
-        "num_attention_heads": heads,
-        "num_key_value_heads": raw.get("num_key_value_heads") or heads,
-        "head_dim": raw.get("head_dim") or raw["hidden_size"] // heads,
-        "intermediate_size": raw["intermediate_size"],
-        "vocab_size": raw["vocab_size"],
-        "rms_norm_eps": raw["rms_norm_eps"],
-        "rope_theta": float(raw.get("rope_theta") or rope.get("rope_theta") or 10_000.0),
+        "rms_norm_eps": values.number("rms_norm_eps"),
+        "rope_theta": theta.number("rope_theta", 10_000.0),
         "rope_scaling": _rope_scaling(rope),
-        "max_position_embeddings": raw["max_position_embeddings"],
-        "tie_word_embeddings": bool(raw.get("tie_word_embeddings", False)),
-        "qk_norm": _architecture(raw).startswith("Qwen3"),
-        "dtype": raw.get("dtype") or raw.get("torch_dtype") or "float32",
-        "eos_token_ids": () if eos is None else (eos,) if isinstance(eos, int) else tuple(eos),
+        "tie_word_embeddings": values.flag("tie_word_embeddings"),
+        "qk_norm": _architecture(values.raw).startswith("Qwen3"),
+        "dtype": values.text("dtype", dtype),
     }
 
 
-def _rope_scaling(rope: Mapping[str, Any]) -> Llama3RopeScaling | None:
-    kind = rope.get("rope_type") or rope.get("type") or "default"
+def _rope_scaling(rope: _Values) -> Llama3RopeScaling | None:
+    kind = rope.text("rope_type", rope.text("type", "default"))
     if kind == "default":
         return None
     if kind != "llama3":
-        raise EngineError(f"rope type {kind!r} is not supported; 'default' and 'llama3' are")
+        raise EngineError(f"{rope.file}: rope type {shown(kind)} is not supported; 'default' and 'llama3' are")
+    low, high = rope.number("low_freq_factor"), rope.number("high_freq_factor")
+    if low >= high:
+        raise rope.wrong("high_freq_factor", high, "more than low_freq_factor")
     return Llama3RopeScaling(
-        factor=rope["factor"],
-        low_freq_factor=rope["low_freq_factor"],
-        high_freq_factor=rope["high_freq_factor"],
-        original_max_position_embeddings=rope["original_max_position_embeddings"],
+        factor=rope.number("factor"),
+        low_freq_factor=low,
+        high_freq_factor=high,
+        original_max_position_embeddings=rope.whole("original_max_position_embeddings", _LARGEST_POSITIONS),
     )
+
+
+def _eos_token_ids(eos: Any, file: Path) -> tuple[int, ...]:
+    """One id, a list of them, or nothing; the file that names them is blamed."""
+    ids = () if eos is None else _listed(eos)
+    if not all(type(token_id) is int for token_id in ids):
+        raise EngineError(f"{file}: eos_token_id is {shown(eos)}; should be one token id or a list of them")
+    return ids
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)

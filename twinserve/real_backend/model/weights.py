@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from math import sqrt
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import torch
 
-from twinserve.real_backend.errors import EngineError
-from twinserve.real_backend.model.layers import DecoderLayer, DecoderWeights
+from twinserve.real_backend.errors import EngineError, foreign_errors, shown
+from twinserve.real_backend.model.json_files import is_file, read_json
+from twinserve.real_backend.model.layers import DecoderLayer, DecoderWeights, empty_weights
 from twinserve.run_core.model_config import ModelConfig
 
 _INDEX = "model.safetensors.index.json"
@@ -34,6 +35,21 @@ def load_weights(weights: DecoderWeights, config: ModelConfig, path: str | Path)
     if missing:
         names = ", ".join(list(missing)[:3])
         raise EngineError(f"{path}: {len(missing)} tensors are missing from the checkpoint, among them {names}")
+
+
+def check_stored(config: ModelConfig, path: str | Path) -> None:
+    """Compares the names and shapes in the folder's safetensors headers with the config's; no tensor is read.
+
+    Raises ``EngineError``. Memory for the parameters is taken afterwards, so that a damaged config asks for none.
+    """
+    stored = dict(_stored_shapes(Path(path)))
+    if len(stored) < config.num_hidden_layers:
+        raise EngineError(f"{path}: {config.num_hidden_layers} layers in config.json, {len(stored)} tensors stored")
+    views = checkpoint_views(empty_weights(config, torch.device("meta"), torch.float32), config)
+    for name, view in views.items():
+        shape, file = stored.get(name, (None, None))
+        if shape is not None and shape != list(view.shape):
+            raise _misshapen(name, shape, view, file)
 
 
 def fill_dummy_weights(weights: DecoderWeights, config: ModelConfig, seed: int = 0) -> None:
@@ -84,38 +100,59 @@ def _layer_views(layer: DecoderLayer, config: ModelConfig) -> dict[str, torch.Te
 
 def _stored_tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor, Path]]:
     """(name, tensor on the CPU, file), one tensor in memory at a time."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     for file in _files(folder):
-        try:
-            with safe_open(file, framework="pt", device="cpu") as tensors:
-                for name in tensors.keys():  # noqa: SIM118 (not a dict: it cannot be iterated)
-                    yield name, tensors.get_tensor(name), file
-        except (SafetensorError, OSError) as error:
-            raise EngineError(f"{file} is not a readable safetensors file ({error}); get it again") from error
+        with _file_errors(file), safe_open(file, framework="pt", device="cpu") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 (not a dict: it cannot be iterated)
+                yield name, tensors.get_tensor(name), file
+
+
+def _stored_shapes(folder: Path) -> Iterator[tuple[str, tuple[list[int], Path]]]:
+    """(name, (shape, file)) of every tensor, from the headers."""
+    from safetensors import safe_open
+
+    for file in _files(folder):
+        with _file_errors(file), safe_open(file, framework="pt", device="cpu") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 (not a dict: it cannot be iterated)
+                yield name, (list(tensors.get_slice(name).get_shape()), file)
+
+
+def _file_errors(file: Path) -> AbstractContextManager[None]:
+    return foreign_errors(f"{file} is not a readable safetensors file; get it again")
 
 
 def _files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
+    try:
+        is_folder = folder.is_dir()
+    except OSError as error:
+        raise EngineError(f"model folder {folder} cannot be read: {error.strerror}") from error
+    if not is_folder:
         raise EngineError(f"model folder {folder} does not exist")
     single, index = folder / "model.safetensors", folder / _INDEX
-    if index.is_file():
+    if is_file(index):
         files = [folder / name for name in _shard_names(index)]
-    elif single.is_file():
+    elif is_file(single):
         files = [single]
     else:
         raise EngineError(f"{folder} has neither model.safetensors nor {_INDEX}; only safetensors can be loaded")
     for file in files:
-        if not file.is_file():
+        if not is_file(file):
             raise EngineError(f"shard {file} is missing, named by {_INDEX}")
     return files
 
 
 def _shard_names(index: Path) -> list[str]:
-    try:
-        return sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise EngineError(f"{index} is not a valid index: it has no weight_map of tensor names to files") from error
+    """The files that the index names; each must lie in its folder, whatever the index says."""
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise EngineError(f"{index} is not a valid index: it has no weight_map of tensor names to files")
+    names = sorted(set(weight_map.values()))
+    for name in names:
+        is_plain = name.isprintable() and "\\" not in name and name == PurePosixPath(name).name
+        if not is_plain or name in ("", ".", ".."):
+            raise EngineError(f"{index}: weight_map names {shown(name)}; should be the name of a file in this folder")
+    return names
 
 
 def _is_redundant(name: str, config: ModelConfig) -> bool:
@@ -125,7 +162,10 @@ def _is_redundant(name: str, config: ModelConfig) -> bool:
 
 def _check(name: str, tensor: torch.Tensor, target: torch.Tensor, file: Path) -> None:
     if tensor.shape != target.shape:
-        found, wanted = list(tensor.shape), list(target.shape)
-        raise EngineError(f"{file}: tensor {name!r} has shape {found}, the config asks for {wanted}")
+        raise _misshapen(name, list(tensor.shape), target, file)
     if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise EngineError(f"{file}: tensor {name!r} is {tensor.dtype}, not float32, float16 or bfloat16")
+
+
+def _misshapen(name: str, found: list[int], target: torch.Tensor, file: Path | None) -> EngineError:
+    return EngineError(f"{file}: tensor {shown(name)} has shape {found}, the config asks for {list(target.shape)}")
