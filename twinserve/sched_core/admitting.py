@@ -49,17 +49,24 @@ class Admitter:
 
     def _bypass(self, head: Request) -> None:
         """Admit later requests past a blocked head, at most ``max_head_bypass`` over its whole wait."""
-        limit, queue = self._state.config.max_head_bypass, self._state.queue
-        for request in [queue.peek(position) for position in range(1, min(len(queue), limit + 1))]:
+        limit, queue, blocks = self._state.config.max_head_bypass, self._state.queue, self._state.blocks
+        if head.num_bypassed >= limit or head.passed_over_at == (blocks.pool.num_openings, queue.num_changes):
+            return
+        later = queue.behind_head(limit)
+        for request in later:
             if head.num_bypassed >= limit or not self._has_room():
                 return
             if self._admit(request):
                 self._state.journal.record((setattr, head, "num_bypassed", head.num_bypassed))
                 head.num_bypassed += 1
+        if blocks.is_blocked(head) and all(map(blocks.is_blocked, later)):
+            head.passed_over_at = (blocks.pool.num_openings, queue.num_changes)
 
     def _admit(self, request: Request) -> bool:
         """Move a waiting request into the batch if its first chunk can run now."""
         blocks = self._state.blocks
+        if blocks.is_blocked(request):
+            return False
         hits = blocks.find_hits(request)
         computed = len(hits) * blocks.block_size
         chunk = self._first_chunk(request, request.num_tokens - computed)
@@ -104,6 +111,8 @@ class Admitter:
         reserved = int(config.watermark * config.num_blocks) if self._state.running.size else 0
         needed += pool.num_free_among(hits)
         if needed > pool.num_free - reserved:
+            if config.scheduler_reserve_full_isl:  # otherwise a shorter chunk may fit a moment later
+                blocks.block(request, len(hits))
             return False
         return self._state.policies.admission.may_admit(request, needed, self._view)
 

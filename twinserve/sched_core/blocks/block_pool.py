@@ -32,6 +32,12 @@ class BlockPool:
         self._front = 0
         self._references = [0] * num_blocks
         self._stale: dict[int, int] = {}
+        self._num_returns = 0
+
+    @property
+    def num_openings(self) -> int:
+        """Counts what may let in a request that found too few blocks: some came back, or content it asked for."""
+        return self._num_returns + self.cache.num_arrivals
 
     def allocate(self, count: int) -> list[int]:
         """Take the ``count`` blocks to be evicted first and forget what they cached; IndexError if too few."""
@@ -74,6 +80,7 @@ class BlockPool:
         self._free += freed[num_uncached:]
         self._put_front(freed[:num_uncached])
         self.num_free += len(freed)
+        self._open()
         self._record((self._undo_release, blocks, len(freed) - num_uncached, num_uncached))
 
     def references(self, block: int) -> int:
@@ -82,7 +89,7 @@ class BlockPool:
     def num_free_among(self, blocks: Iterable[int]) -> int:
         """How many of ``blocks`` would leave the free list if they were used."""
         references = self._references
-        return sum(1 for block in blocks if references[block] == 0)
+        return [*map(references.__getitem__, blocks)].count(0)
 
     def reset_cache(self) -> bool:
         """Forget all cached content; refused (False) while any block is used."""
@@ -109,6 +116,10 @@ class BlockPool:
         if len(self._free) - self._front > 2 * self.num_blocks:
             self._free, self._front = list(self.free_blocks()), 0
             self._stale.clear()
+
+    def _open(self) -> None:
+        self._num_returns += 1
+        self.cache.awaited.clear()  # whoever waits asks again
 
     def _take_valid(self, count: int) -> list[int]:
         start = self._front
@@ -138,6 +149,7 @@ class BlockPool:
         for block in taken:
             self._references[block] = 0
         self.num_free += len(taken)
+        self._open()
 
     def _undo_touch(self, blocks: Sequence[int]) -> None:
         for block in blocks:
@@ -145,6 +157,7 @@ class BlockPool:
             if self._references[block] == 0:
                 _uncount(self._stale, block)
                 self.num_free += 1
+        self._open()
 
     def _undo_release(self, blocks: Sequence[int], num_cached: int, num_uncached: int) -> None:
         del self._free[len(self._free) - num_cached :]
@@ -152,6 +165,7 @@ class BlockPool:
         self.num_free -= num_cached + num_uncached
         for block in blocks:
             self._references[block] += 1
+        self._open()
 
 
 def _count(counts: dict[int, int], block: int) -> None:
