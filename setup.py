@@ -36,7 +36,14 @@ def extensions() -> list[Extension]:
         return []
     from mypyc.build import mypycify
 
-    return mypycify(["--config-file=", "--ignore-missing-imports", *(f"twinserve/{name}.py" for name in HOT)])
+    return mypycify(
+        [
+            "--config-file=",
+            "--ignore-missing-imports",
+            "--follow-imports=silent",
+            *(f"twinserve/{name}.py" for name in HOT),
+        ]
+    )
 
 
 setup(ext_modules=extensions())

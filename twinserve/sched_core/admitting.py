@@ -49,8 +49,8 @@ class Admitter:
 
     def _bypass(self, head: Request) -> None:
         """Admit later requests past a blocked head, at most ``max_head_bypass`` over its whole wait."""
-        limit, queue, blocks = self._state.config.max_head_bypass, self._state.queue, self._state.blocks
-        if head.num_bypassed >= limit or head.passed_over_at == (blocks.pool.num_openings, queue.num_changes):
+        limit, queue = self._state.config.max_head_bypass, self._state.queue
+        if head.num_bypassed >= limit or self._nobody_passes(head):
             return
         later = queue.behind_head(limit)
         for request in later:
@@ -59,13 +59,23 @@ class Admitter:
             if self._admit(request):
                 self._state.journal.record((setattr, head, "num_bypassed", head.num_bypassed))
                 head.num_bypassed += 1
-        if blocks.is_blocked(head) and all(map(blocks.is_blocked, later)):
-            head.passed_over_at = (blocks.pool.num_openings, queue.num_changes)
+        retries = self._state.pool.cache.num_retries
+        tried = (head, *later)
+        if all(request.blocked_at == retries for request in tried):
+            head.passed_over = (min(request.blocked_until for request in tried), retries, queue.num_changes)
+
+    def _nobody_passes(self, head: Request) -> bool:
+        """True when all were blocked the last time and nothing has happened since that could help one of them."""
+        until, *seen = head.passed_over
+        pool = self._state.pool
+        if not self._state.running.size or pool.num_returned >= until:
+            return False
+        return seen == [pool.cache.num_retries, self._state.queue.num_changes]
 
     def _admit(self, request: Request) -> bool:
         """Move a waiting request into the batch if its first chunk can run now."""
         blocks = self._state.blocks
-        if blocks.is_blocked(request):
+        if self._state.running.size and blocks.is_blocked(request):  # an empty batch reserves nothing
             return False
         hits = blocks.find_hits(request)
         computed = len(hits) * blocks.block_size
@@ -112,7 +122,7 @@ class Admitter:
         needed += pool.num_free_among(hits)
         if needed > pool.num_free - reserved:
             if config.scheduler_reserve_full_isl:  # otherwise a shorter chunk may fit a moment later
-                blocks.block(request, len(hits))
+                blocks.block(request, len(hits), needed - (pool.num_free - reserved))
             return False
         return self._state.policies.admission.may_admit(request, needed, self._view)
 

@@ -64,21 +64,23 @@ class BlockManager:
         At least the last token must be computed to sample the next one, so the hit ends at most one token before
         the end: a full hit gives its last block back (as in vLLM).
         """
-        return self.pool.cache.longest_prefix(islice(request.block_keys, self._num_cacheable(request)))
+        return self.pool.cache.longest_prefix(islice(request.block_keys, (request.num_tokens - 1) // self.block_size))
 
     def is_blocked(self, request: Request) -> bool:
         """True when ``block`` was told of a waiting request and nothing has happened since that could help it."""
-        return request.blocked_at == self.pool.num_openings
+        pool = self.pool
+        return pool.num_returned < request.blocked_until and pool.cache.num_retries == request.blocked_at
 
-    def block(self, request: Request, num_hits: int) -> None:
-        """A waiting request with ``num_hits`` hits found too few free blocks for all of its tokens.
+    def block(self, request: Request, num_hits: int, num_short: int) -> None:
+        """A waiting request with ``num_hits`` hits found ``num_short`` free blocks too few for all of its tokens.
 
-        That stays so until blocks come back or the block after its hits is cached. Taking blocks never helps it:
-        a hit that is evicted, or used by another request, changes what it needs and what is free alike.
+        That stays so until as many have come back or the block after its hits is cached. Taking blocks never helps
+        it: a hit that is evicted, or used by another request, changes what it needs and what is free alike.
         """
-        if num_hits < self._num_cacheable(request) and num_hits < len(request.block_keys):
-            self.pool.cache.awaited.add(request.block_keys[num_hits])
-        request.blocked_at = self.pool.num_openings
+        pool = self.pool
+        if num_hits < len(request.block_keys):
+            pool.cache.awaited.add(request.block_keys[num_hits])
+        request.blocked_at, request.blocked_until = pool.cache.num_retries, pool.num_returned + num_short
 
     def pin(self, request: Request, hits: list[int]) -> None:
         """Make prefix hits the start of a waiting request's table.
@@ -132,9 +134,6 @@ class BlockManager:
         request.block_ids = []
         self._record((self._set_blocks, request, blocks))
         self.pool.release(blocks[::-1])
-
-    def _num_cacheable(self, request: Request) -> int:
-        return (request.num_tokens - 1) // self.block_size
 
     def _root(self, spec: RequestSpec) -> bytes:
         if not spec.cache_salt and not spec.extra_keys:

@@ -20,7 +20,7 @@ class BlockPool:
     The free list is ``_free[_front:]``, so that taking and returning many blocks are single operations. A prefix hit
     leaves the list from its middle: its entry stays behind and is counted in ``_stale``. Such an entry always lies
     before the block's valid one (only cached blocks are hit, and they return to the back), so the first ones met are
-    skipped.
+    skipped. ``num_returned`` counts the blocks that ever came back.
     """
 
     def __init__(self, num_blocks: int, journal: Journal) -> None:
@@ -32,12 +32,7 @@ class BlockPool:
         self._front = 0
         self._references = [0] * num_blocks
         self._stale: dict[int, int] = {}
-        self._num_returns = 0
-
-    @property
-    def num_openings(self) -> int:
-        """Counts what may let in a request that found too few blocks: some came back, or content it asked for."""
-        return self._num_returns + self.cache.num_arrivals
+        self.num_returned = 0
 
     def allocate(self, count: int) -> list[int]:
         """Take the ``count`` blocks to be evicted first and forget what they cached; IndexError if too few."""
@@ -80,7 +75,7 @@ class BlockPool:
         self._free += freed[num_uncached:]
         self._put_front(freed[:num_uncached])
         self.num_free += len(freed)
-        self._open()
+        self.num_returned += len(freed)
         self._record((self._undo_release, blocks, len(freed) - num_uncached, num_uncached))
 
     def references(self, block: int) -> int:
@@ -117,10 +112,6 @@ class BlockPool:
             self._free, self._front = list(self.free_blocks()), 0
             self._stale.clear()
 
-    def _open(self) -> None:
-        self._num_returns += 1
-        self.cache.awaited.clear()  # whoever waits asks again
-
     def _take_valid(self, count: int) -> list[int]:
         start = self._front
         taken: list[int] = []
@@ -149,7 +140,7 @@ class BlockPool:
         for block in taken:
             self._references[block] = 0
         self.num_free += len(taken)
-        self._open()
+        self.cache.retry()
 
     def _undo_touch(self, blocks: Sequence[int]) -> None:
         for block in blocks:
@@ -157,7 +148,7 @@ class BlockPool:
             if self._references[block] == 0:
                 _uncount(self._stale, block)
                 self.num_free += 1
-        self._open()
+        self.cache.retry()
 
     def _undo_release(self, blocks: Sequence[int], num_cached: int, num_uncached: int) -> None:
         del self._free[len(self._free) - num_cached :]
@@ -165,7 +156,7 @@ class BlockPool:
         self.num_free -= num_cached + num_uncached
         for block in blocks:
             self._references[block] += 1
-        self._open()
+        self.cache.retry()
 
 
 def _count(counts: dict[int, int], block: int) -> None:

@@ -18,8 +18,8 @@ class Request:
     ``output_ids`` holds sampled ids, or stays empty in a simulation that makes them up. ``block_keys`` are the
     prefix-cache keys of the full blocks among the known tokens, ``block_ids`` the blocks owned now, in order.
     ``num_bypassed`` counts the requests admitted past this one while it headed the queue. ``age`` says who is served
-    first by priority: (priority, scheduled arrival, id). ``blocked_at`` and ``passed_over_at`` remember failed attempts
-    to enter the batch: nothing needs to be tried again while the pool's openings (and the queue) are what they were.
+    first by priority: (priority, scheduled arrival, id). ``blocked_at`` and ``blocked_until`` remember a failed attempt
+    to enter the batch, see ``BlockManager.block``; ``passed_over`` one of all that might have gone past this head.
     """
 
     __slots__ = (
@@ -27,13 +27,14 @@ class Request:
         "block_ids",
         "block_keys",
         "blocked_at",
+        "blocked_until",
         "ending_ids",
         "num_bypassed",
         "num_output_tokens",
         "num_prompt_tokens",
         "output_ids",
         "output_stream",
-        "passed_over_at",
+        "passed_over",
         "rank",
         "requeue",
         "spec",
@@ -52,8 +53,8 @@ class Request:
         self.rank: tuple[float, ...] = ()
         self.requeue = 0
         self.age = (spec.priority, spec.arrival_ns, spec.request_id)
-        self.blocked_at = -1
-        self.passed_over_at = (-1, -1)
+        self.blocked_at = self.blocked_until = 0
+        self.passed_over = (0, 0, 0)  # blocks returned until then, retries, changes of the queue
 
     @property
     def request_id(self) -> int:
