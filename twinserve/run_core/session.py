@@ -16,7 +16,7 @@ from twinserve.run_core.record import Recorder
 from twinserve.run_core.source import RequestSource
 from twinserve.sched_core.dispatch import NO_GRAPHS, CaptureSizes
 from twinserve.sched_core.engine import EngineCore
-from twinserve.sched_core.events import Event, Finished
+from twinserve.sched_core.events import Event, Finished, TokensSampled
 from twinserve.sched_core.features import StepFeatures, step_features
 from twinserve.sched_core.invariants import Checker
 from twinserve.sched_core.plan import Idle, Ints, StepPlan, StepResult
@@ -75,7 +75,8 @@ class Session:
         self._next_event: int | None = None
         self._is_interrupted = False
         self._begun: StepPlan | None = None
-        self._priced: tuple[StepPlan, StepFeatures] | None = None
+        self._priced: StepPlan | None = None
+        self._features: StepFeatures | None = None  # of ``_priced``
         self._unrecorded: list[tuple[tuple[Event, ...], int, _Step | None]] = []
         source.subscribe(self._source_changed)
 
@@ -101,10 +102,10 @@ class Session:
 
     def features(self, plan: StepPlan) -> StepFeatures:
         """What the duration of ``plan`` depends on; worked out once per plan."""
-        priced = self._priced
-        if priced is None or priced[0] is not plan:
-            priced = self._priced = (plan, step_features(plan, self.capture_sizes))
-        return priced[1]
+        features = self._features
+        if features is None or self._priced is not plan:
+            self._priced, self._features = plan, (features := step_features(plan, self.capture_sizes))
+        return features
 
     def finish(self, plan: StepPlan, token_ids: Ints | None, now: int, device_ns: int | None = None) -> None:
         """The step has run: count its tokens, end requests, tell the source.
@@ -116,7 +117,10 @@ class Session:
         made_up = token_ids is None and self._script is None
         result = _MADE_UP if made_up else self._result(plan, token_ids)
         self._begun = None
-        self._pass_on(self.engine.finish_step(plan.step_id, result, now), now, (plan, start, device_ns))
+        events = self.engine.finish_step(plan.step_id, result, now)
+        self._unrecorded.append((events, now, (plan, start, device_ns)))
+        if len(events) != 1 or not isinstance(events[0], TokensSampled):  # in most steps nothing else happens
+            self._tell_of_ends(events, now)
         if self._checker is not None:
             self._checker.after_step(plan)
 
@@ -140,7 +144,10 @@ class Session:
         for events, now, step in unrecorded:
             if step is not None:
                 plan, start, device_ns = step
-                recorder.step(plan, self.features(plan), start, now, device_ns)
+                features = self._features
+                if features is None or self._priced is not plan:
+                    features = self.features(plan)
+                recorder.step(plan, features, start, now, device_ns)
             recorder.events(events, now)
         if self._on_events is not None:
             for events, _, _ in unrecorded:
@@ -186,9 +193,12 @@ class Session:
     def _result(self, plan: StepPlan, token_ids: Ints | None) -> StepResult:
         return StepResult(token_ids, () if self._script is None else self._script.ended(plan))
 
-    def _pass_on(self, events: tuple[Event, ...], now: int, step: _Step | None = None) -> None:
+    def _pass_on(self, events: tuple[Event, ...], now: int) -> None:
         """What the next plan depends on happens at once, the rest with ``flush``."""
-        self._unrecorded.append((events, now, step))
+        self._unrecorded.append((events, now, None))
+        self._tell_of_ends(events, now)
+
+    def _tell_of_ends(self, events: tuple[Event, ...], now: int) -> None:
         ended = [event for event in events if isinstance(event, Finished)]
         if not ended:
             return

@@ -50,16 +50,33 @@ class Admitter:
     def _bypass(self, head: Request) -> None:
         """Admit later requests past a blocked head, at most ``max_head_bypass`` over its whole wait."""
         limit, queue = self._state.config.max_head_bypass, self._state.queue
-        for request in [queue.peek(position) for position in range(1, min(len(queue), limit + 1))]:
+        if head.num_bypassed >= limit or self._nobody_passes(head):
+            return
+        later = queue.behind_head(limit)
+        for request in later:
             if head.num_bypassed >= limit or not self._has_room():
                 return
             if self._admit(request):
                 self._state.journal.record((setattr, head, "num_bypassed", head.num_bypassed))
                 head.num_bypassed += 1
+        retries = self._state.pool.cache.num_retries
+        tried = (head, *later)
+        if all(request.blocked_at == retries for request in tried):
+            head.passed_over = (min(request.blocked_until for request in tried), retries, queue.num_changes)
+
+    def _nobody_passes(self, head: Request) -> bool:
+        """True when all were blocked the last time and nothing has happened since that could help one of them."""
+        until, *seen = head.passed_over
+        pool = self._state.pool
+        if not self._state.running.size or pool.num_returned >= until:
+            return False
+        return seen == [pool.cache.num_retries, self._state.queue.num_changes]
 
     def _admit(self, request: Request) -> bool:
         """Move a waiting request into the batch if its first chunk can run now."""
         blocks = self._state.blocks
+        if self._state.running.size and blocks.is_blocked(request):  # an empty batch reserves nothing
+            return False
         hits = blocks.find_hits(request)
         computed = len(hits) * blocks.block_size
         chunk = self._first_chunk(request, request.num_tokens - computed)
@@ -104,6 +121,8 @@ class Admitter:
         reserved = int(config.watermark * config.num_blocks) if self._state.running.size else 0
         needed += pool.num_free_among(hits)
         if needed > pool.num_free - reserved:
+            if config.scheduler_reserve_full_isl:  # otherwise a shorter chunk may fit a moment later
+                blocks.block(request, len(hits), needed - (pool.num_free - reserved))
             return False
         return self._state.policies.admission.may_admit(request, needed, self._view)
 

@@ -6,13 +6,15 @@ of the running table keep their numbers until the draft is done; preempted ones 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from twinserve.sched_core.admitting import Admitter
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.errors import SchedulerError
 from twinserve.sched_core.plan import ZERO, Ints, StartedRequest
-from twinserve.sched_core.policies.interfaces import Candidate, Rows
+from twinserve.sched_core.policies.interfaces import Candidate, Candidates, Rows
 from twinserve.sched_core.scheduled_rows import RowGroup, ScheduledRows
 from twinserve.sched_core.state import SchedulerState
 
@@ -184,22 +186,15 @@ class Draft:
         return True
 
     def _choose_victim(self) -> int:
-        return self._alive_rows()[self._state.policies.victim.choose(self.candidates())]
+        rows = self._alive_rows()
+        return rows[self._state.policies.victim.choose(Candidates(self._table, rows))]
 
-    def candidates(self) -> list[Candidate]:
-        return [self._candidate(row) for row in self._alive_rows()]
+    def candidates(self) -> Sequence[Candidate]:
+        return Candidates(self._table, self._alive_rows())
 
     def _alive_rows(self) -> list[int]:
         rows: list[int] = self._alive(self._table.all_rows[: self._table.size]).tolist()
         return rows
-
-    def _candidate(self, row: int) -> Candidate:
-        table = self._table
-        return Candidate(
-            request=table.requests[row],
-            num_computed=int(table.num_computed[row]),
-            num_tokens=int(table.num_tokens[row]),
-        )
 
     def _preempt(self, row: int) -> None:
         """Take a row's blocks and tokens back and put its request at the front of the queue."""

@@ -179,21 +179,21 @@ class EngineCore:
         request_ids = table.request_ids[rows]
         if draft.preempted_rows:
             rows = self._remove_preempted(draft.preempted_rows, rows)
-        plan = StepPlan(
-            step_id=self._num_steps,
-            request_ids=request_ids,
-            num_computed=scheduled.computed,
-            num_new=scheduled.tokens,
-            samples=samples,
-            num_new_blocks=num_new_blocks,
-            new_block_ids=draft.scheduled.block_ids(),
-            started=tuple(draft.started),
-            preempted=self._unreported,
-            num_tokens=draft.scheduled.num_tokens,
-            num_samples=int(np.count_nonzero(samples)),
-            num_waiting=len(state.queue),
-            num_running=len(table.requests),
-            num_free_blocks=state.pool.num_free,
+        plan = StepPlan(  # in the order of its fields: names cost time in a tuple this long
+            self._num_steps,
+            request_ids,
+            scheduled.computed,
+            scheduled.tokens,
+            samples,
+            num_new_blocks,
+            draft.scheduled.block_ids(),
+            tuple(draft.started),
+            self._unreported,
+            draft.scheduled.num_tokens,
+            int(np.count_nonzero(samples)),
+            len(state.queue),
+            len(table.requests),
+            state.pool.num_free,
         )
         self._unreported = ()
         self._num_steps += 1

@@ -55,10 +55,11 @@ def _serve(
     alarm = Alarm(environment)
     session.on_change = alarm.ring
     timeout, step_ns, wake_ns = environment.timeout, cost_model.step_ns, cost_model.wake_ns
+    begin, features, finish, flush = session.begin, session.features, session.finish, session.flush
     try:
         while True:
             start = environment.now
-            step = session.begin(start)
+            step = begin(start)
             if isinstance(step, Idle):
                 if session.is_over:
                     return session.outcome()
@@ -67,9 +68,9 @@ def _serve(
                 if alarm.has_rung:
                     yield timeout(wake_ns(environment.now) - environment.now)
                 continue
-            yield timeout(step_ns(session.features(step), start))
-            session.finish(step, None if token_source is None else token_source(step), environment.now)
-            session.flush()
+            yield timeout(step_ns(features(step), start))
+            finish(step, None if token_source is None else token_source(step), environment.now)
+            flush()
     except (Exception, KeyboardInterrupt) as error:
         session.cancel(environment.now)
         return session.outcome(error)

@@ -66,6 +66,22 @@ class BlockManager:
         """
         return self.pool.cache.longest_prefix(islice(request.block_keys, (request.num_tokens - 1) // self.block_size))
 
+    def is_blocked(self, request: Request) -> bool:
+        """True when ``block`` was told of a waiting request and nothing has happened since that could help it."""
+        pool = self.pool
+        return pool.num_returned < request.blocked_until and pool.cache.num_retries == request.blocked_at
+
+    def block(self, request: Request, num_hits: int, num_short: int) -> None:
+        """A waiting request with ``num_hits`` hits found ``num_short`` free blocks too few for all of its tokens.
+
+        That stays so until as many have come back or the block after its hits is cached. Taking blocks never helps
+        it: a hit that is evicted, or used by another request, changes what it needs and what is free alike.
+        """
+        pool = self.pool
+        if num_hits < len(request.block_keys):
+            pool.cache.awaited.add(request.block_keys[num_hits])
+        request.blocked_at, request.blocked_until = pool.cache.num_retries, pool.num_returned + num_short
+
     def pin(self, request: Request, hits: list[int]) -> None:
         """Make prefix hits the start of a waiting request's table.
 
@@ -85,7 +101,7 @@ class BlockManager:
         become findable while the step is being planned, so that later requests of the same step share them; a
         cancelled step takes it back.
         """
-        total, size, used = sum(num_blocks), self.block_size, 0
+        total, size, caching, used = sum(num_blocks), self.block_size, self.caching, 0
         taken = self.pool.allocate(total) if total else []
         filled: list[int] = []
         keys: list[bytes] = []
@@ -95,12 +111,16 @@ class BlockManager:
                 blocks += taken[used : used + num_new]
                 used += num_new
             first, last = start // size, end // size
-            if first < last:
-                filled += blocks[first:last]
-                keys += request.block_keys[first:last]
+            if first < last and caching:
+                if last - first == 1:  # as for every decode: two slices cost more
+                    filled.append(blocks[first])
+                    keys.append(request.block_keys[first])
+                else:
+                    filled += blocks[first:last]
+                    keys += request.block_keys[first:last]
         if taken:
             self._record((self._shrink, requests, num_blocks))
-        if keys:  # none are computed when prefix caching is off
+        if keys:
             self.pool.cache.register(filled, keys)
         return taken
 

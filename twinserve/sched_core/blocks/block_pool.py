@@ -20,7 +20,7 @@ class BlockPool:
     The free list is ``_free[_front:]``, so that taking and returning many blocks are single operations. A prefix hit
     leaves the list from its middle: its entry stays behind and is counted in ``_stale``. Such an entry always lies
     before the block's valid one (only cached blocks are hit, and they return to the back), so the first ones met are
-    skipped.
+    skipped. ``num_returned`` counts the blocks that ever came back.
     """
 
     def __init__(self, num_blocks: int, journal: Journal) -> None:
@@ -32,6 +32,7 @@ class BlockPool:
         self._front = 0
         self._references = [0] * num_blocks
         self._stale: dict[int, int] = {}
+        self.num_returned = 0
 
     def allocate(self, count: int) -> list[int]:
         """Take the ``count`` blocks to be evicted first and forget what they cached; IndexError if too few."""
@@ -74,6 +75,7 @@ class BlockPool:
         self._free += freed[num_uncached:]
         self._put_front(freed[:num_uncached])
         self.num_free += len(freed)
+        self.num_returned += len(freed)
         self._record((self._undo_release, blocks, len(freed) - num_uncached, num_uncached))
 
     def references(self, block: int) -> int:
@@ -82,7 +84,7 @@ class BlockPool:
     def num_free_among(self, blocks: Iterable[int]) -> int:
         """How many of ``blocks`` would leave the free list if they were used."""
         references = self._references
-        return sum(1 for block in blocks if references[block] == 0)
+        return [*map(references.__getitem__, blocks)].count(0)
 
     def reset_cache(self) -> bool:
         """Forget all cached content; refused (False) while any block is used."""
@@ -138,6 +140,7 @@ class BlockPool:
         for block in taken:
             self._references[block] = 0
         self.num_free += len(taken)
+        self.cache.retry()
 
     def _undo_touch(self, blocks: Sequence[int]) -> None:
         for block in blocks:
@@ -145,6 +148,7 @@ class BlockPool:
             if self._references[block] == 0:
                 _uncount(self._stale, block)
                 self.num_free += 1
+        self.cache.retry()
 
     def _undo_release(self, blocks: Sequence[int], num_cached: int, num_uncached: int) -> None:
         del self._free[len(self._free) - num_cached :]
@@ -152,6 +156,7 @@ class BlockPool:
         self.num_free -= num_cached + num_uncached
         for block in blocks:
             self._references[block] += 1
+        self.cache.retry()
 
 
 def _count(counts: dict[int, int], block: int) -> None:

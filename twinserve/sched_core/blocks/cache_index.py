@@ -13,6 +13,8 @@ class CacheIndex:
 
     ``keys[block]`` is the truth. Entries of the index are not removed when a block is handed out again, only
     recognised: an entry counts while its block still has that key. ``compact`` sweeps the others out.
+    ``num_retries`` counts how often those that wait for one of the keys ``awaited`` had to look again: one of them was
+    registered, or a step was cancelled. Then none is awaited any more.
     """
 
     def __init__(self, num_blocks: int, journal: Journal) -> None:
@@ -20,6 +22,8 @@ class CacheIndex:
         self.keys: list[bytes | None] = [None] * num_blocks
         self._first: dict[bytes, int] = {}
         self._others: dict[bytes, list[int]] = {}  # further blocks of a key, oldest first
+        self.awaited: set[bytes] = set()
+        self.num_retries = 0
 
     def find(self, key: bytes) -> int | None:
         """The oldest block that holds ``key``'s content."""
@@ -41,10 +45,13 @@ class CacheIndex:
     def register(self, blocks: Sequence[int], keys: Sequence[bytes]) -> None:
         """Make each block findable under its key."""
         key_of, others, set_first = self.keys, self._others, self._first.setdefault
+        is_new = [*map(set_first, keys, blocks)] == blocks and not others
         for block, key in zip(blocks, keys, strict=True):
-            if set_first(key, block) != block or key in others:
+            if not is_new and (self._first[key] != block or key in others):
                 self._add_holder(block, key)
             key_of[block] = key
+        if self.awaited and not self.awaited.isdisjoint(keys):
+            self.retry()
         self._record((self._set_keys, blocks, repeat(None)))
 
     def forget(self, blocks: Sequence[int]) -> None:
@@ -53,6 +60,10 @@ class CacheIndex:
         self._record((self._set_keys, blocks, [key_of[block] for block in blocks]))
         for block in blocks:
             key_of[block] = None
+
+    def retry(self) -> None:
+        self.awaited.clear()
+        self.num_retries += 1
 
     def compact(self) -> None:
         """Sweep out entries that no longer count, once they are most of the index. Not while a step is in flight."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, overload
 
 from twinserve.sched_core.config import SchedulerConfig
 from twinserve.sched_core.events import Finished
@@ -147,6 +147,37 @@ class Candidate:
     request: Request
     num_computed: int
     num_tokens: int
+
+
+class Candidates(Sequence[Candidate]):
+    """Running requests in order of admission; a ``Candidate`` is made when one is looked at.
+
+    ``requests[i]`` is the request in row ``rows[i]`` of ``table``.
+    """
+
+    __slots__ = ("_rows", "_table", "requests")
+
+    def __init__(self, table: RunningTable, rows: Sequence[int]) -> None:
+        self._table = table
+        self._rows = rows
+        self.requests = [table.requests[row] for row in rows]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, position: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[Candidate]: ...
+    def __getitem__(self, position: int | slice) -> Candidate | Sequence[Candidate]:
+        if isinstance(position, slice):
+            return Candidates(self._table, self._rows[position])
+        row = self._rows[position]
+        return Candidate(
+            request=self.requests[position],
+            num_computed=self._table.num_computed.item(row),
+            num_tokens=self._table.num_tokens.item(row),
+        )
 
 
 class VictimChoice(Protocol):

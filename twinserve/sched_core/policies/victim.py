@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twinserve.sched_core.policies.interfaces import Candidate
+from twinserve.sched_core.policies.interfaces import Candidate, Candidates
 
 
 class Last:
@@ -18,8 +18,6 @@ class LowestPriority:
     """The largest ``priority`` value; among equals the latest arrival (vLLM's priority scheduling)."""
 
     def choose(self, candidates: Sequence[Candidate]) -> int:
-        def badness(position: int) -> tuple[int, int, int]:
-            spec = candidates[position].request.spec
-            return (spec.priority, spec.arrival_ns, spec.request_id)
-
-        return max(range(len(candidates)), key=badness)
+        requests = candidates.requests if isinstance(candidates, Candidates) else [one.request for one in candidates]
+        ages = [request.age for request in requests]
+        return ages.index(max(ages))

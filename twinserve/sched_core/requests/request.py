@@ -17,18 +17,24 @@ class Request:
     ``num_tokens`` is prompt plus sampled tokens and is brought up to date when the request leaves the batch.
     ``output_ids`` holds sampled ids, or stays empty in a simulation that makes them up. ``block_keys`` are the
     prefix-cache keys of the full blocks among the known tokens, ``block_ids`` the blocks owned now, in order.
-    ``num_bypassed`` counts the requests admitted past this one while it headed the queue.
+    ``num_bypassed`` counts the requests admitted past this one while it headed the queue. ``age`` says who is served
+    first by priority: (priority, scheduled arrival, id). ``blocked_at`` and ``blocked_until`` remember a failed attempt
+    to enter the batch, see ``BlockManager.block``; ``passed_over`` one of all that might have gone past this head.
     """
 
     __slots__ = (
+        "age",
         "block_ids",
         "block_keys",
+        "blocked_at",
+        "blocked_until",
         "ending_ids",
         "num_bypassed",
         "num_output_tokens",
         "num_prompt_tokens",
         "output_ids",
         "output_stream",
+        "passed_over",
         "rank",
         "requeue",
         "spec",
@@ -46,6 +52,9 @@ class Request:
         self.num_bypassed = 0
         self.rank: tuple[float, ...] = ()
         self.requeue = 0
+        self.age = (spec.priority, spec.arrival_ns, spec.request_id)
+        self.blocked_at = self.blocked_until = 0
+        self.passed_over = (0, 0, 0)  # blocks returned until then, retries, changes of the queue
 
     @property
     def request_id(self) -> int:

@@ -21,13 +21,17 @@ def queue_key(request: Request) -> Key:
 
 
 class WaitingQueue:
-    """A list sorted by ``queue_key``; the front is at ``_front`` so that taking it costs no shifting."""
+    """A list sorted by ``queue_key``; the front is at ``_front`` so that taking it costs no shifting.
+
+    ``num_changes`` counts what changed its content or order.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._record = journal.record
         self._entries: list[Request] = []
         self._front = 0
         self._num_requeued = 0
+        self.num_changes = 0
 
     def __len__(self) -> int:
         return len(self._entries) - self._front
@@ -37,6 +41,10 @@ class WaitingQueue:
 
     def peek(self, position: int = 0) -> Request:
         return self._entries[self._front + position]
+
+    def behind_head(self, at_most: int) -> list[Request]:
+        """The requests after the first one, in order."""
+        return self._entries[self._front + 1 : self._front + 1 + at_most]
 
     def add(self, request: Request) -> None:
         """Queue an arrival. Not part of any step: cancelling one leaves it queued."""
@@ -65,8 +73,10 @@ class WaitingQueue:
             request.rank = rank(request)
         waiting.sort(key=queue_key)
         self._entries, self._front = waiting, 0
+        self.num_changes += 1
 
     def _insert(self, request: Request) -> None:
+        self.num_changes += 1
         entries = self._entries
         if len(self) == 0 or queue_key(entries[-1]) < queue_key(request):
             entries.append(request)
@@ -74,6 +84,7 @@ class WaitingQueue:
             insort(entries, request, lo=self._front, key=queue_key)
 
     def _delete(self, request: Request) -> None:
+        self.num_changes += 1
         if self._entries[self._front] is request:
             self._front += 1
             self._compact()
