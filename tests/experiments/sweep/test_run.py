@@ -61,11 +61,11 @@ def test_only_what_is_missing_is_run(sweep, tmp_path, monkeypatch):
     summary = (tmp_path / "out" / "summary.csv").read_bytes()
     lost = rows(tmp_path / "out" / "summary.csv")[1]["run_id"]
     (tmp_path / "out" / lost / "result.json").unlink()
-    ran = []
+    finished = []
     run = sweep_module.run_experiment
-    monkeypatch.setattr(sweep_module, "run_experiment", lambda *a, **o: ran.append(run(*a, **o).run_id))
+    monkeypatch.setattr(sweep_module, "run_experiment", lambda *a, **o: finished.append(run(*a, **o)) or finished[-1])
     answer = sweep(data)
-    assert ran == [lost]
+    assert [done.run_id for done in finished] == [lost]
     assert "4 of 4 points finished, 3 of them were already there" in answer.out
     assert (tmp_path / "out" / "summary.csv").read_bytes() == summary
 

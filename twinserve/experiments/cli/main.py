@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -42,12 +44,14 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status.
 
-    0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted.
+    0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted, by Ctrl-C or
+    SIGTERM.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # policies of one's own are named by import path
     try:
+        _terminate_as_interrupted()
         outcome = _application(arguments[0])(args=arguments, prog_name="twinserve", standalone_mode=False)
     except ConfigError as error:
         typer.echo(f"twinserve: error: {error}", err=True)
@@ -63,6 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if outcome == EXIT_INTERRUPTED:
         typer.echo("twinserve: interrupted; what had finished stays", err=True)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _terminate_as_interrupted() -> None:
+    """SIGTERM raises KeyboardInterrupt, unless it was ignored or is handled already."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    if main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _usage_error() -> type[Any]:
