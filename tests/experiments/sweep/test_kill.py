@@ -57,7 +57,7 @@ def of_session(session: int) -> dict[int, list[str]]:
 
 def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
     found = of_session(process.pid).items()
-    return sorted(pid for pid, command in found if any("popen_loky" in word for word in command))
+    return sorted(pid for pid, command in found if any("sweep.workers" in word for word in command))
 
 
 def kill(process: subprocess.Popen[bytes], way: str, random: Random) -> str:

@@ -6,26 +6,16 @@ must not raise: what goes wrong with one item is part of its result.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, Protocol, TypeVar
-from warnings import catch_warnings
 
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.sweep.sweep_config import ExecutorSection
-from twinserve.experiments.sweep.workers import end_with, signals_left_to_this_process
+from twinserve.experiments.sweep.workers import WorkerDiedError, run_on_workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-IDLE_S = 300.0
-"""How long workers wait for another sweep of the same process."""
-AHEAD = 3
-"""Items on the way per worker, so that none waits for its next one."""
 
 
 class TaskExecutor(Protocol):
@@ -62,54 +52,12 @@ def in_processes(task: Callable[[Item], Result], items: Sequence[Item], *, worke
     They end when it is interrupted, and soon after it when it is killed.
     """
     from joblib import cpu_count
-    from joblib.externals.loky import get_reusable_executor
 
-    num_workers = workers or cpu_count()
-    with _current_folder_last():
-        pool = get_reusable_executor(
-            num_workers, timeout=IDLE_S, kill_workers=True, initializer=end_with, initargs=(os.getpid(),)
-        )
-        try:
-            yield from _as_completed(pool, task, items, num_waiting=AHEAD * num_workers)
-        except BrokenExecutor as error:
-            message = "a worker process died (out of memory?); run the sweep again, finished runs are kept"
-            raise RunError(message, key="executor") from error
-        except BaseException:  # an interrupt, or a caller who wants no more
-            with catch_warnings(action="ignore"):  # of a system without pgrep
-                pool.shutdown(wait=True, kill_workers=True)
-            raise
-
-
-def _as_completed(
-    pool: Executor, task: Callable[[Item], Result], items: Iterable[Item], *, num_waiting: int
-) -> Iterator[Result]:
-    """Results as they come, with few items on the way at a time."""
-    left = iter(items)
-    pending: set[Future[Result]] = set()
-    while True:
-        for item in islice(left, num_waiting - len(pending)):
-            with signals_left_to_this_process():
-                pending.add(pool.submit(task, item))
-        if not pending:
-            return
-        done, pending = wait(pending, return_when=FIRST_COMPLETED)
-        for future in done:
-            yield future.result()
-
-
-@contextmanager
-def _current_folder_last() -> Iterator[None]:
-    """Processes that start meanwhile take no module of the user's for one of Python's; joblib gives them our path."""
-    name = "PYTHONSAFEPATH"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
     try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
+        yield from run_on_workers(task, items, workers or cpu_count())
+    except WorkerDiedError as error:
+        message = "a worker process died (out of memory?); run the sweep again, finished runs are kept"
+        raise RunError(message, key="executor") from error
 
 
 def on_dask(
