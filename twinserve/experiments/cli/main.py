@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -51,8 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # policies of one's own are named by import path
     try:
-        _terminate_as_interrupted()
-        outcome = _application(arguments[0])(args=arguments, prog_name="twinserve", standalone_mode=False)
+        with _terminated_as_interrupted():
+            outcome = _application(arguments[0])(args=arguments, prog_name="twinserve", standalone_mode=False)
     except ConfigError as error:
         typer.echo(f"twinserve: error: {error}", err=True)
         return EXIT_FAILED if isinstance(error, RunError) else EXIT_USAGE
@@ -69,11 +70,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
-def _terminate_as_interrupted() -> None:
-    """SIGTERM raises KeyboardInterrupt, unless it was ignored or is handled already."""
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Inside, SIGTERM raises KeyboardInterrupt, unless it is ignored or handled already."""
     main_thread = threading.current_thread() is threading.main_thread()
-    if main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _usage_error() -> type[Any]:
