@@ -119,7 +119,7 @@ def input_files(experiment: Experiment) -> dict[str, Path]:
     files = {f"workload.{number}": path for number, path in enumerate(workload)}
     if config.backend == "real":
         return files | engine_files(experiment)
-    return files | _cost_model_files(experiment) | _policy_modules(experiment)
+    return files | _cost_model_files(experiment) | _policy_files(experiment)
 
 
 def engine_files(experiment: Experiment) -> dict[str, Path]:
@@ -132,9 +132,7 @@ def engine_files(experiment: Experiment) -> dict[str, Path]:
     else:
         files = {}
     return (
-        files
-        | _policy_modules(experiment)
-        | (_cost_model_files(experiment) if _asks_for_step_times(experiment) else {})
+        files | _policy_files(experiment) | (_cost_model_files(experiment) if _asks_for_step_times(experiment) else {})
     )
 
 
@@ -156,11 +154,15 @@ def _asks_for_step_times(experiment: Experiment) -> bool:
         return bool(seams_with_estimator(experiment.policy_choices()))
 
 
-def _policy_modules(experiment: Experiment) -> dict[str, Path]:
-    """The source files of policies named by import path."""
+def policy_modules(experiment: Experiment) -> dict[str, str]:
+    """The modules of policies that are named by import path, by role."""
     names = names_of(experiment.config.engine)
     paths = {f"engine.{seam}": name for seam, name in names.items() if seam not in experiment.makers}
-    return {key: _module_file(key, path.partition(":")[0]) for key, path in paths.items() if ":" in path}
+    return {key: path.partition(":")[0] for key, path in paths.items() if ":" in path}
+
+
+def _policy_files(experiment: Experiment) -> dict[str, Path]:
+    return {key: _module_file(key, module) for key, module in policy_modules(experiment).items()}
 
 
 def _module_file(key: str, module: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -13,23 +13,28 @@ from twinserve.experiments.backends.real import run_real
 from twinserve.experiments.backends.simulated import run_simulated
 from twinserve.experiments.config.load import Experiment
 from twinserve.experiments.errors import RunError
-from twinserve.experiments.identity import Identity, code_digest, identify
+from twinserve.experiments.identity import code_digest
+from twinserve.experiments.input_watch import InputWatch, watch_run
 from twinserve.experiments.manifest import describe_end, describe_start
 from twinserve.experiments.result import make_result
 from twinserve.experiments.settings.input_paths import map_paths
-from twinserve.experiments.store.run_store import About, RunStore
+from twinserve.experiments.store.run_store import About, RunStore, Stored
 from twinserve.experiments.workloads import Workload, build_workload
 from twinserve.run_core.record import RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """A stored run; ``was_there`` when an earlier run of the same id was found instead of running again."""
+    """A stored run; ``was_there`` when an earlier run of the same id was found instead of running again.
+
+    ``replaced`` says, in one line, what was wrong with the files of an earlier run that this one replaced.
+    """
 
     run_id: str
     folder: Path
     result: Mapping[str, Any]
     was_there: bool = False
+    replaced: str | None = None
 
 
 def run_experiment(
@@ -41,35 +46,36 @@ def run_experiment(
     code: str | None = None,
     on_progress: Progress | None = None,
 ) -> FinishedRun:
-    """Run and store an experiment below ``out``, or find it finished there.
+    """Run and store an experiment below ``out``, or find it finished there, with all its files whole.
 
     ``force`` runs it again, ``check`` verifies the engine's invariants at every step, ``code`` is a
     ``code_digest`` computed before.
 
     Raises:
         ConfigError: the configuration, an input file or the output folder is wrong.
-        RunError: the run began and failed; what it wrote is kept.
+        RunError: the run began and failed, and what it wrote is kept; or an input file changed meanwhile.
     """
-    identity = identify(experiment, code or code_digest(experiment.config.backend))
+    inputs = watch_run(experiment, code or code_digest(experiment.config.backend))
+    run_id = inputs.identity.run_id
     store = RunStore(out)
-    known = store.find(identity.run_id) if identity.reusable and not force else None
-    if known is not None:
-        folder = store.folder(identity.run_id)
-        return FinishedRun(run_id=identity.run_id, folder=folder, result=known, was_there=True)
+    stored = store.look(run_id) if inputs.identity.reusable and not force else Stored()
+    if stored.result is not None:
+        return FinishedRun(run_id=run_id, folder=store.folder(run_id), result=stored.result, was_there=True)
     with experiment.errors_name_source():
-        return _run(experiment, identity, store, check, on_progress)
+        return replace(_run(experiment, inputs, store, check, on_progress), replaced=stored.problem)
 
 
 def _run(
-    experiment: Experiment, identity: Identity, store: RunStore, check: bool, on_progress: Progress | None
+    experiment: Experiment, inputs: InputWatch, store: RunStore, check: bool, on_progress: Progress | None
 ) -> FinishedRun:
-    run_id = identity.run_id
+    run_id = inputs.identity.run_id
     began = monotonic()
     workload = build_requests(experiment)
-    start = describe_start(experiment, identity)
+    start = describe_start(experiment, inputs.identity)
     config = resolved_config(experiment)
     store.begin(run_id, About(config, start))
     run = run_backend(experiment, workload, check=check, on_progress=on_progress)
+    inputs.check()
     about = About(config, describe_end(start, run, monotonic() - began))
     if run.error is not None:
         store.keep(run_id, about, run.record)
@@ -88,13 +94,14 @@ def run_in_memory(
         ConfigError: the configuration or an input file is wrong.
         RunError: the run began and could not go on.
     """
-    identity = identify(experiment, code_digest(experiment.config.backend))
+    inputs = watch_run(experiment, code_digest(experiment.config.backend))
     with experiment.errors_name_source():
         workload = build_requests(experiment)
         run = run_backend(experiment, workload, check=check, on_progress=on_progress)
+        inputs.check()
         if run.error is not None:
             raise _error_of(run) from run.error
-        return make_result(experiment.config, identity.run_id, workload, run), run.record
+        return make_result(experiment.config, inputs.identity.run_id, workload, run), run.record
 
 
 def build_requests(experiment: Experiment) -> Workload:

@@ -106,3 +106,39 @@ def test_json_has_no_infinity_and_no_nan():
     assert json.loads(text, parse_constant=pytest.fail) == {"rate": "inf", "low": ["-inf"], "pair": [1, None]}
     with pytest.raises(ValueError, match="JSON compliant"):
         strict_json.dumps({"rate": float("nan")})
+
+
+def test_files_are_on_the_disk_before_they_take_their_names_and_the_names_before_the_call_returns(
+    tmp_path, monkeypatch
+):
+    done = []
+    sync, replace = os.fsync, type(tmp_path).replace
+    monkeypatch.setattr(os, "fsync", lambda number: (done.append(os.readlink(f"/proc/self/fd/{number}")), sync(number)))
+    monkeypatch.setattr(type(tmp_path), "replace", lambda old, new: (done.append(str(new)), replace(old, new)))
+    write_files(tmp_path / "x" / "y", {"a": text_writer("1"), "b": text_writer("2")})
+    folder = tmp_path / "x" / "y"
+    suffix = f"{socket.gethostname()}-{os.getpid()}.tmp"
+    temporary = [str(folder / f".{name}.{suffix}") for name in "ab"]
+    named = [str(folder / name) for name in "ab"]
+    assert done == [*temporary, *named, str(folder), str(folder.parent), str(tmp_path)]
+
+
+def test_a_disk_that_fails_when_it_is_asked_to_write_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
+    write_text(tmp_path / "a", "old")
+
+    def fail(_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ConfigError, match="cannot be written: Input/output error"):
+        write_text(tmp_path / "a", "new")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "old"}
+
+
+def test_a_file_system_that_knows_no_fsync_is_written_all_the_same(tmp_path, monkeypatch):
+    def refuse(_):
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    write_text(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == "new"

@@ -172,13 +172,6 @@ def test_a_forced_run_that_fails_leaves_the_finished_one(run, monkeypatch):
     assert contents(folder) == before
 
 
-def test_a_damaged_result_is_named(run):
-    folder = run(small()).folder
-    (folder / "result.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"result\.json: is not the result of a run .*; delete it, or use --force"):
-        run(small())
-
-
 def test_a_missing_gpu_stack_is_one_line(run, monkeypatch):
     import sys
 

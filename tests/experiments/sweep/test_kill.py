@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from random import Random
-from time import sleep
+from time import monotonic, sleep
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.experiments.helpers.small_experiments import small, write
 from tests.paths import ROOT
+from twinserve.experiments.store.run_store import RunStore
 
 NUM_RUNS = 40
+SUMMARY = "summary.csv"
+INTERRUPTED = 130
+WAYS = ("KILL parent", "KILL worker", "KILL group", "TERM parent", "TERM group", "INT parent", "INT group")
+RECORDED = "*/[crst]*.[jpy]*"
+"""config.yaml, result.json and the parquet files of every run; not the manifests, which hold clock readings."""
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 
 @pytest.fixture
@@ -29,49 +36,130 @@ def config(tmp_path):
 
 def start(config: Path, out: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "twinserve", "sweep", str(config), "--out", str(out)]
-    return subprocess.Popen(command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL)
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes)
+
+
+def of_session(session: int) -> dict[int, list[str]]:
+    """Living processes of a session, with their command lines."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                state, _, _, its_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+                command = (folder / "cmdline").read_text().split("\0")
+            except OSError:
+                continue
+            if int(its_session) == session and state != "Z":
+                found[int(folder.name)] = command
+    return found
+
+
+def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
+    found = of_session(process.pid).items()
+    return sorted(pid for pid, command in found if any("sweep.workers" in word for word in command))
+
+
+def kill(process: subprocess.Popen[bytes], way: str, random: Random) -> str:
+    """Does it; returns what was done, which is another thing where there is no worker."""
+    name, whom = way.split()
+    number = getattr(signal, f"SIG{name}")
+    if whom == "worker":
+        workers = workers_of(process)
+        if workers:
+            os.kill(random.choice(workers), number)
+            return way
+        whom = "parent"
+    if whom == "group":
+        os.killpg(process.pid, number)
+    else:
+        os.kill(process.pid, number)
+    return f"{name} {whom}"
+
+
+def wait_for_results(process: subprocess.Popen[bytes], out: Path, num_wanted: int, way: str) -> None:
+    """Signals that Python answers are for a program that has begun: before, Python itself has its own words."""
+    while process.poll() is None and len(list(out.glob("*/result.json"))) < num_wanted:
+        sleep(0.002)
+    while process.poll() is None and not (way.startswith("KILL") or workers_of(process)):
+        sleep(0.002)
 
 
 def finished(out: Path) -> dict[str, bytes]:
     """Contents of every result that is there; each must be whole, with whole files beside it."""
-    results = {}
-    for path in out.glob("*/result.json"):
-        results[path.parent.name] = path.read_bytes()
-        num_requests = pq.read_metadata(path.parent / "requests.parquet").num_rows
-        assert json.loads(results[path.parent.name])["num_prompts"] == num_requests
-    return results
+    store = RunStore(out)
+    names = [path.parent.name for path in out.glob("*/result.json")]
+    for name in names:
+        stored = store.look(name)
+        assert stored.result is not None, stored.problem
+    return {name: (out / name / "result.json").read_bytes() for name in names}
 
 
-def kill_once_it_has_finished(process: subprocess.Popen[bytes], out: Path, num_wanted: int, after_s: float) -> None:
-    """SIGKILL to the sweep and all its workers, ``after_s`` after ``num_wanted`` runs are finished in ``out``."""
-    while process.poll() is None and len(list(out.glob("*/result.json"))) < num_wanted:
-        sleep(0.002)
-    sleep(after_s)
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def end_of(session: int) -> float:
+    """How long processes of the session go on."""
+    began = monotonic()
+    while of_session(session) and monotonic() - began < 30:
+        sleep(0.01)
+    assert not of_session(session)
+    return monotonic() - began
 
 
-def check(config: Path, tmp_path: Path, num_kills: int) -> None:
-    random = Random(num_kills)
-    out, known = tmp_path / "killed", {}
-    for wanted in sorted(random.sample(range(NUM_RUNS), num_kills)):
-        kill_once_it_has_finished(start(config, out), out, wanted, random.uniform(0, 0.05))
+def check_line(code: int, error: bytes, way: str) -> None:
+    lines = [line for line in error.decode().replace("\r", "\n").splitlines() if line.strip()]
+    assert not any("Traceback" in line for line in lines), error.decode()
+    if way.startswith(("TERM", "INT")) and code != 0:
+        assert (code, lines) == (INTERRUPTED, ["twinserve: interrupted; what had finished stays"])
+    if way == "KILL worker" and code not in (0, -signal.SIGKILL):
+        assert code == 1
+        assert any("a worker process died" in line for line in lines)
+
+
+def same_files(out: Path, other: Path) -> bool:
+    paths = sorted(path.relative_to(other) for path in (*other.glob(RECORDED), other / SUMMARY))
+    assert len(paths) == 5 * NUM_RUNS + 1
+    return all((out / path).read_bytes() == (other / path).read_bytes() for path in paths)
+
+
+def check(config: Path, tmp_path: Path, ways: list[str], resumed_every: int) -> None:
+    random = Random(len(ways))
+    undisturbed = start(config, tmp_path / "undisturbed")
+    undisturbed.communicate()
+    assert undisturbed.returncode == 0
+    known: dict[str, bytes] = {}
+    done, longest, number = Counter(), 0.0, 0
+    out = tmp_path / f"killed-{number}"
+    for kills, way in enumerate(ways, start=1):
+        process = start(config, out)
+        wait_for_results(process, out, min(len(known) + random.randint(0, 12), NUM_RUNS - 1), way)
+        sleep(random.uniform(0, 0.05))
+        did = kill(process, way, random) if process.poll() is None else "ended before"
+        process.wait()
+        longest = max(longest, end_of(process.pid))
+        _, error = process.communicate()
+        check_line(process.returncode, error, did)
+        done[did] += 1
         now = finished(out)
         assert known.items() <= now.items(), "a finished run was lost or changed"
         known = now
-    assert start(config, out).wait() == 0
-    assert start(config, tmp_path / "undisturbed").wait() == 0
-    assert known.items() <= finished(out).items()
-    assert len(finished(out)) == NUM_RUNS
-    assert not list(out.glob("*/.*")), "leftovers of killed processes"
-    assert (out / "summary.csv").read_bytes() == (tmp_path / "undisturbed" / "summary.csv").read_bytes()
+        if kills % resumed_every == 0 or len(known) == NUM_RUNS:
+            resumed = start(config, out)
+            resumed.communicate()
+            assert resumed.returncode == 0
+            assert known.items() <= finished(out).items()
+            assert not [*out.glob("*/.*"), *out.glob(".*")], "leftovers of killed processes"
+            assert same_files(out, tmp_path / "undisturbed")
+            known, number = {}, number + 1
+            out = tmp_path / f"killed-{number}"
+    sys.stdout.write(f"{dict(done)}; {number} resumed sweeps; processes left for at most {longest:.2f} s\n")
+    assert longest < 2.0
 
 
 def test_a_killed_sweep_goes_on_where_it_was(config, tmp_path):
-    check(config, tmp_path, num_kills=4)
+    check(config, tmp_path, list(WAYS), resumed_every=len(WAYS))
 
 
 @pytest.mark.slow
-def test_a_sweep_killed_twenty_times_goes_on_where_it_was(config, tmp_path):
-    check(config, tmp_path, num_kills=20)
+def test_a_sweep_killed_a_hundred_times_goes_on_where_it_was(config, tmp_path):
+    ways = [*WAYS] * 14 + ["KILL parent", "KILL group"]
+    Random(100).shuffle(ways)
+    check(config, tmp_path, ways, resumed_every=5)

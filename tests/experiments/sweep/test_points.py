@@ -115,3 +115,40 @@ def test_a_missing_base_is_named(tmp_path):
     path = write(tmp_path, {"base": "nothing.yaml"}, "sweep.yaml")
     with pytest.raises(ConfigError, match=r"sweep\.yaml: base: nothing\.yaml does not exist"):
         load_sweep(str(path))
+
+
+@pytest.mark.parametrize(
+    ("sweep", "count"),
+    [
+        ({"matrix": {key: list(range(10)) for key in "abcdefgh"}}, "100,000,000 points"),
+        ({"matrix": {f"k{key}": list(range(10)) for key in range(300)}}, "over 10**15 points"),
+        ({"matrix": {"a": list(range(400))}, "zip": {"b": list(range(300))}}, "120,000 points"),
+        ({"include": [{"a": 1}, {"a": 2}], "seeds": list(range(60_000))}, "120,000 points"),
+        ({"seeds": list(range(100_001))}, "100,001 points"),
+    ],
+)
+def test_points_are_counted_before_they_are_made(load, monkeypatch, sweep, count):
+    monkeypatch.setattr(SweepConfig, "points", pytest.fail)
+    with pytest.raises(ConfigError, match=r"sweep\.yaml: ") as error:
+        load(**sweep)
+    assert f"gives {count}, before exclude; at most 100,000: make several sweeps of it" in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        {},
+        {"include": [{"a": 1}]},
+        {"matrix": {"a": [1, 2]}, "zip": {"b": [3, 4], "c": [5, 6]}, "include": [{"a": 5}], "seeds": [1, 2, 3]},
+        {"zip": {"b": [3, 4, 5]}},
+    ],
+)
+def test_the_count_is_that_of_the_points(sweep):
+    config = validate(SweepConfig, {"base": "smoke", **sweep}, source="text")
+    assert config.num_points() == len(list(config.points()))
+
+
+def test_a_point_is_made_when_it_is_asked_for():
+    config = validate(SweepConfig, {"base": "smoke", "matrix": {k: list(range(10)) for k in "abcde"}}, source="text")
+    assert next(config.points()) == dict.fromkeys("abcde", 0)

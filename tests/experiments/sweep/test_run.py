@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from joblib.externals.loky import get_reusable_executor
 
 from tests.experiments.helpers.small_experiments import CommandLine, small, write
 from twinserve.experiments.sweep import run as sweep_module
@@ -61,11 +60,11 @@ def test_only_what_is_missing_is_run(sweep, tmp_path, monkeypatch):
     summary = (tmp_path / "out" / "summary.csv").read_bytes()
     lost = rows(tmp_path / "out" / "summary.csv")[1]["run_id"]
     (tmp_path / "out" / lost / "result.json").unlink()
-    ran = []
+    finished = []
     run = sweep_module.run_experiment
-    monkeypatch.setattr(sweep_module, "run_experiment", lambda *a, **o: ran.append(run(*a, **o).run_id))
+    monkeypatch.setattr(sweep_module, "run_experiment", lambda *a, **o: finished.append(run(*a, **o)) or finished[-1])
     answer = sweep(data)
-    assert ran == [lost]
+    assert [done.run_id for done in finished] == [lost]
     assert "4 of 4 points finished, 3 of them were already there" in answer.out
     assert (tmp_path / "out" / "summary.csv").read_bytes() == summary
 
@@ -118,7 +117,6 @@ def test_a_worker_that_dies_is_one_line_and_what_finished_is_summarised(sweep, t
     monkeypatch.syspath_prepend(tmp_path)
     source = "import os\n\n\nclass Deadly:\n    def compose(self, step):\n        os._exit(1)\n"
     (tmp_path / "policy_that_kills.py").write_text(source)
-    get_reusable_executor().shutdown()  # workers of earlier tests do not know the new module
     deadly = {"engine.policy": "policy_that_kills:Deadly"}
     sweep({"include": [{"seed": 1}], "executor": {"kind": "serial"}})
     answer = sweep({"include": [{"seed": 1}, deadly, {**deadly, "seed": 2}], "executor": {"workers": 2}})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -42,13 +45,15 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status.
 
-    0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted.
+    0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted, by Ctrl-C or
+    SIGTERM.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # policies of one's own are named by import path
     try:
-        outcome = _application(arguments[0])(args=arguments, prog_name="twinserve", standalone_mode=False)
+        with _terminated_as_interrupted():
+            outcome = _application(arguments[0])(args=arguments, prog_name="twinserve", standalone_mode=False)
     except ConfigError as error:
         typer.echo(f"twinserve: error: {error}", err=True)
         return EXIT_FAILED if isinstance(error, RunError) else EXIT_USAGE
@@ -63,6 +68,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if outcome == EXIT_INTERRUPTED:
         typer.echo("twinserve: interrupted; what had finished stays", err=True)
     return outcome if isinstance(outcome, int) else 0
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Inside, SIGTERM raises KeyboardInterrupt, unless it is ignored or handled already."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _usage_error() -> type[Any]:

@@ -29,6 +29,8 @@ def run(
     experiment = load_experiment(config, read_overrides(settings, backend=backend, decisions=decisions))
     with LateProgress(experiment.config.name, "requests", enabled=progress) as bar:
         finished = run_experiment(experiment, out, force=force, check=check, on_progress=bar.update)
+    if finished.replaced is not None:
+        typer.echo(f"note: {finished.replaced}", err=True)
     typer.echo(format_table(finished.result))
     note = " (was already there; --force runs it again)" if finished.was_there else ""
     typer.echo(f"Results in {finished.folder}{note}")

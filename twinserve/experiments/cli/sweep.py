@@ -49,6 +49,8 @@ def _report(loaded: Sweep, outcome: SweepOutcome, folder: Path) -> None:
     from twinserve.experiments.files.names import SUMMARY
     from twinserve.experiments.sweep.sweep_table import format_sweep
 
+    for problem in outcome.replaced:
+        typer.echo(f"note: {problem}", err=True)
     typer.echo(format_sweep(outcome.rows, loaded.swept))
     found = f", {outcome.num_found} of them were already there" if outcome.num_found else ""
     done = f"{len(outcome.finished)} of {len(loaded.points)} points finished"

@@ -14,7 +14,8 @@ from twinserve.experiments.backends.real import check_real, profiled_engine
 from twinserve.experiments.config.load import Experiment, load_experiment
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.files import strict_json
-from twinserve.experiments.identity import Identity, code_digest, identify_profile
+from twinserve.experiments.identity import code_digest, identify_profile
+from twinserve.experiments.input_watch import InputWatch, watch_profile
 from twinserve.experiments.manifest import describe_start
 from twinserve.experiments.settings.input_paths import map_paths
 from twinserve.experiments.settings.overrides import Override
@@ -73,17 +74,19 @@ def run_profile(
 
     Raises:
         ConfigError: the configuration, the device or the output folder cannot be used.
-        RunError: the engine failed; what was measured is kept, and the next call continues.
+        RunError: the engine failed, and what was measured is kept: the next call continues. Or an input file changed
+            meanwhile, and nothing is kept.
     """
-    identity = identify_profile(experiment, code_digest("real"), asdict(settings))
-    store = ProfileStore(out / identity.run_id)
-    force = force or not identity.reusable
+    code = code_digest("real")
+    inputs = watch_profile(experiment, lambda: identify_profile(experiment, code, asdict(settings)))
+    store = ProfileStore(out / inputs.identity.run_id)
+    force = force or not inputs.identity.reusable
     if store.is_complete and not force:
         return FinishedProfile(folder=store.folder, manifest=store.manifest() or {}, was_there=True)
     with experiment.errors_name_source():
         check_real(experiment)
         begun = None if force else store.manifest()
-        job = _Job(experiment=experiment, identity=identity, store=store, settings=settings, begun=begun)
+        job = _Job(experiment=experiment, inputs=inputs, store=store, settings=settings, begun=begun)
         manifest = job.run(announce, on_progress)
     return FinishedProfile(folder=store.folder, manifest=manifest)
 
@@ -93,7 +96,7 @@ class _Job:
     """A session of measuring; ``begun`` is the manifest of the earlier one that it continues, None to begin anew."""
 
     experiment: Experiment
-    identity: Identity
+    inputs: InputWatch
     store: ProfileStore
     settings: ProfileSettings
     begun: Mapping[str, Any] | None
@@ -105,6 +108,7 @@ class _Job:
         with profiled_engine(
             self.experiment, num_blocks=num_blocks, num_visits=settings.num_visits, density=settings.density
         ) as profile:
+            self.inputs.check()
             manifest = self._manifest(profile)
             self._check_same_engine(manifest)
             if self.begun is None:
@@ -115,7 +119,7 @@ class _Job:
 
     def _manifest(self, profile: Profile) -> dict[str, Any]:
         """All but what only the end shows."""
-        start = describe_start(self.experiment, self.identity)
+        start = describe_start(self.experiment, self.inputs.identity)
         engine = self.experiment.config.engine
         return {
             "kind": "profile",
@@ -174,8 +178,16 @@ class _Job:
         shapes = {shape_id for shape_id, _ in measured if shape_id < manifest["num_shapes"]}
         counts = {"num_shapes_measured": len(shapes), "num_steps": len(measured)}
         complete = {**manifest, "complete": True, **counts}
+        self._check_inputs()
         self.store.finish(self._about(complete))
         return complete
+
+    def _check_inputs(self) -> None:
+        try:
+            self.inputs.check()
+        except RunError:
+            self.store.discard()  # nobody knows which of the parts to keep
+            raise
 
     def _about(self, manifest: Mapping[str, Any]) -> About:
         earlier = 0.0 if self.begun is None else self.begun.get("wall_time_s", 0.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.atomic import storage_error
 from twinserve.experiments.files.csv_file import CsvRow, write_csv
 from twinserve.experiments.files.names import FAILURES, SEED_SUMMARY, SUMMARY
 
@@ -23,7 +24,10 @@ def write_sweep(out: Path, rows: Sequence[CsvRow], seed_rows: Sequence[CsvRow], 
     write_csv(out / SUMMARY, rows)
     if seed_rows:
         write_csv(out / SEED_SUMMARY, seed_rows)
-    (out / FAILURES).unlink(missing_ok=True)
+    try:
+        (out / FAILURES).unlink(missing_ok=True)
+    except OSError as error:
+        raise storage_error(out / FAILURES, error) from error
     if failures:
         write_csv(out / FAILURES, failures)
 

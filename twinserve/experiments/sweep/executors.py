@@ -6,15 +6,13 @@ must not raise: what goes wrong with one item is part of its result.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.sweep.sweep_config import ExecutorSection
+from twinserve.experiments.sweep.workers import WorkerDiedError, run_on_workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -49,31 +47,17 @@ def in_this_process(task: Callable[[Item], Result], items: Sequence[Item]) -> It
 
 
 def in_processes(task: Callable[[Item], Result], items: Sequence[Item], *, workers: int | None) -> Iterator[Result]:
-    """On local processes, which live through the whole sweep so that short points do not pay for imports."""
-    import joblib
+    """On local processes, which live through the whole sweep so that short points do not pay for imports.
 
-    parallel = joblib.Parallel(n_jobs=workers or -1, return_as="generator_unordered")
+    They end when it is interrupted, and soon after it when it is killed.
+    """
+    from joblib import cpu_count
+
     try:
-        with _current_folder_last():
-            yield from parallel(joblib.delayed(task)(item) for item in items)
-    except BrokenExecutor as error:
+        yield from run_on_workers(task, items, workers or cpu_count())
+    except WorkerDiedError as error:
         message = "a worker process died (out of memory?); run the sweep again, finished runs are kept"
         raise RunError(message, key="executor") from error
-
-
-@contextmanager
-def _current_folder_last() -> Iterator[None]:
-    """Processes that start meanwhile take no module of the user's for one of Python's; joblib gives them our path."""
-    name = "PYTHONSAFEPATH"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
 
 
 def on_dask(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import chain, product
+from math import prod
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -14,6 +15,10 @@ Settings: TypeAlias = dict[str, Any]
 """Dotted key -> value."""
 
 Values: TypeAlias = Annotated[list[Any], Field(min_length=1)]
+
+
+MAX_POINTS = 100_000
+"""Points of one sweep, counted before any is made."""
 
 
 class ExecutorSection(Section):
@@ -61,7 +66,18 @@ class SweepConfig(Section):
         unknown = {key for entry in self.exclude for key in entry} - {*self.matrix, *self.zip}
         if unknown:
             raise ValueError(f"exclude names {', '.join(sorted(unknown))}, which neither matrix nor zip sweeps")
+        if self.num_points() > MAX_POINTS:
+            counted = f"{self.num_points():,}" if self.num_points() < 10**15 else "over 10**15"
+            raise ValueError(
+                f"gives {counted} points, before exclude; at most {MAX_POINTS:,}: make several sweeps of it"
+            )
         return self
+
+    def num_points(self) -> int:
+        """How many points there are, those that ``exclude`` takes away counted too."""
+        rows = max(map(len, self.zip.values()), default=1)
+        combined = prod(map(len, self.matrix.values())) * rows if self._combines() else 0
+        return (combined + len(self.include)) * (1 if self.seeds is None else len(self.seeds))
 
     def swept_settings(self) -> list[str]:
         """The dotted keys that points set, in the order of the file; without ``seeds``."""
@@ -73,12 +89,16 @@ class SweepConfig(Section):
 
     def points(self) -> Iterator[Settings]:
         """The settings of every point, in a fixed order."""
-        combinations = [point for point in self._combinations() if not self._is_excluded(point)]
-        for point in [*combinations, *self.include]:
+        combinations = (point for point in self._combinations() if not self._is_excluded(point))
+        for point in chain(combinations, self.include):
             yield from [point] if self.seeds is None else ({**point, "seed": seed} for seed in self.seeds)
 
+    def _combines(self) -> bool:
+        """Whether there are points besides those of ``include``: without any, the base is the one."""
+        return bool(self.matrix or self.zip or not self.include)
+
     def _combinations(self) -> Iterator[Settings]:
-        if not self.matrix and not self.zip and self.include:
+        if not self._combines():
             return
         rows = [dict(zip(self.zip, row, strict=True)) for row in zip(*self.zip.values(), strict=True)] or [{}]
         for values in product(*self.matrix.values()):
