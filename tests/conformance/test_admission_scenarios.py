@@ -128,7 +128,7 @@ def test_prefill_interval_holds_the_last_prompt_token_of_a_cut_prompt() -> None:
     decode, chunk, last = {0: 1}, {0: 1, 1: 6}, {0: 1, 1: 1}
     assert harness.steps(10) == [chunk, decode, decode, chunk, decode, decode, chunk, decode, decode, last]
     harness.add(make_request(2, 20, max_tokens=50))
-    assert [step.get(2, 0) for step in harness.steps(3)] == [0, 0, 20]
+    assert [step.get(2, 0) for step in harness.steps(3)] == [0, 0, 6]
 
 
 def test_prefill_interval_lets_a_request_with_one_token_enter_in_held_steps() -> None:

@@ -55,11 +55,11 @@ def test_fresh_random_worlds_keep_every_law(capsys: pytest.CaptureFixture[str]) 
     number = first
     while totals["steps"] < NUM_STEPS:
         with capsys.disabled():
-            print(f"\nTWINSERVE_SOAK_SEED={number} {dict(totals)}", end="", flush=True)
+            print(f"\nTWINSERVE_SOAK_SEED={number} {dict(totals)}", end="", flush=True)  # noqa: T201
         _round(number, totals)
         number += 1
     with capsys.disabled():
-        print(f"\nsoak: {dict(totals)}")
+        print(f"\nsoak: {dict(totals)}")  # noqa: T201
     assert totals["preempted"] > 0
     assert totals["hit tokens"] > 0
     assert totals["cancelled"] > 0
