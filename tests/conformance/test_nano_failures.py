@@ -72,7 +72,7 @@ class Shrinking:
 
 @pytest.mark.parametrize(("policy", "decodes"), [("decode_first", 1), ("mixed", 0)])
 def test_decodes_behind_a_long_prefill_get_their_tokens_under_decode_first(policy: str, decodes: int) -> None:
-    """nano-vllm-v1: decodes after a long prefill in the batch got no tokens, as with mixed when a chunk fills a step."""
+    """nano-vllm-v1: decodes after a long prefill in the batch got no tokens, as with mixed when a chunk fills it."""
     harness = make_harness({"policy": policy, "budget": Shrinking}, long_prefill_token_threshold=12)
     harness.add(make_request(0, 100), make_request(1, 4))
     assert harness.step() == {0: 12, 1: 4}
