@@ -133,7 +133,7 @@ def test_a_prompt_that_is_not_cut_starts_whole_whatever_the_budget_asks_for(aske
     )
     harness.add(make_request(0, 20, max_tokens=3), make_request(1, 30, max_tokens=2))
     steps = harness.run()
-    assert [{0: 20}, {1: 30}] == [step for step in steps if max(step.values()) > 1]
+    assert [step for step in steps if max(step.values()) > 1] == [{0: 20}, {1: 30}]
     assert harness.num_outputs == {0: 3, 1: 2}
 
 

@@ -118,7 +118,8 @@ class EngineCore:
         """
         flight = self._flying(step_id)
         plan, table = flight.plan, self._state.running
-        _check_result(plan, result)
+        if result.ended or result.token_ids is not None:
+            _check_result(plan, result)
         self._advance(now)
         self._in_flight = None
         self._state.outputs.settle()
