@@ -17,7 +17,7 @@ from twinserve.sched_core.counters import Counters
 from twinserve.sched_core.draft import Draft
 from twinserve.sched_core.errors import SchedulerError, StuckError
 from twinserve.sched_core.events import Admission, Event, Finished, Preempted
-from twinserve.sched_core.finishing import abort_requests, deliver
+from twinserve.sched_core.finishing import abort_requests, check_result, deliver
 from twinserve.sched_core.pacing import PrefillPacing
 from twinserve.sched_core.plan import Idle, Ints, StepPlan, StepResult
 from twinserve.sched_core.policies.interfaces import BatchState
@@ -119,7 +119,7 @@ class EngineCore:
         flight = self._flying(step_id)
         plan, table = flight.plan, self._state.running
         if result.ended or result.token_ids is not None:
-            _check_result(plan, result)
+            check_result(plan, result)
         self._advance(now)
         self._in_flight = None
         self._state.outputs.settle()
@@ -283,18 +283,3 @@ class EngineCore:
 
 def _preempted(request_id: int) -> Preempted:
     return Preempted(request_id=request_id)
-
-
-def _check_result(plan: StepPlan, result: StepResult) -> None:
-    """Whether ``result`` fits ``plan``.
-
-    Raises:
-        SchedulerError: it has another number of ids, or an end that is no sampling row or comes twice.
-    """
-    step_id, num_samples, ended = plan.step_id, plan.num_samples, result.ended
-    if result.token_ids is not None and len(result.token_ids) != num_samples:
-        raise SchedulerError(f"step {step_id} samples {num_samples} rows, got {len(result.token_ids)} ids")
-    if ended and (min(ended) < 0 or max(ended) >= num_samples or len(set(ended)) < len(ended)):
-        raise SchedulerError(
-            f"step {step_id}: ended should hold distinct positions among {num_samples} sampling rows, got {ended!r:.80}"
-        )
