@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.builders import Harness, internals, make_harness, make_request, tokens_of, waiting_ids
-from twinserve.sched_core.errors import SchedulerError
 from twinserve.sched_core.events import Finished
 from twinserve.sched_core.invariants import check, state_of
 from twinserve.sched_core.plan import Ints, StepPlan, StepResult
@@ -275,19 +274,6 @@ def test_a_hook_that_raises_at_the_end_of_a_step_finds_the_step_counted(at: str)
     check(harness.engine)
     assert list(internals(harness.engine).requests) == [1]
     assert harness.run() == [{1: 1}, {1: 1}]
-
-
-@pytest.mark.parametrize("ended", [(2,), (5,), (-1,), (0, 0), (0, 2)])
-def test_ends_that_are_no_rows_are_refused_before_anything_changes(ended: tuple[int, ...]) -> None:
-    harness = make_harness()
-    harness.add(make_request(0), make_request(1))
-    plan = harness.begin()
-    before = (state_of(harness.engine), harness.engine.stats())
-    with pytest.raises(SchedulerError, match="ended should hold distinct positions among 2 sampling rows"):
-        harness.engine.finish_step(plan.step_id, StepResult(ended=ended), 1)
-    assert (state_of(harness.engine), harness.engine.stats()) == before
-    harness.finish(plan, ended=(1,))
-    assert list(harness.finished) == [1]
 
 
 def test_tokens_of_a_victim_go_to_the_rows_after_it() -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from tests.builders import free_order, internals, make_harness, make_request
 from twinserve.sched_core.blocks.cache_index import CacheIndex
+from twinserve.sched_core.errors import SchedulerError
 from twinserve.sched_core.events import Finished, FinishReason
-from twinserve.sched_core.invariants import InvariantError, check
+from twinserve.sched_core.invariants import InvariantError, check, state_of
 from twinserve.sched_core.journal import Journal
-from twinserve.sched_core.plan import StepPlan
+from twinserve.sched_core.plan import StepPlan, StepResult
 from twinserve.sched_core.requests.prompt import Prompt, Segment
 from twinserve.sched_core.requests.spec import SamplingParams
 
@@ -140,3 +141,16 @@ def test_a_cached_block_that_cannot_be_found_breaks_an_invariant() -> None:
     internals(harness.engine).pool.cache._first.clear()
     with pytest.raises(InvariantError, match="is cached but cannot be found"):
         check(harness.engine)
+
+
+@pytest.mark.parametrize("ended", [(2,), (5,), (-1,), (0, 0), (0, 2)])
+def test_ends_that_are_no_rows_are_refused_before_anything_changes(ended: tuple[int, ...]) -> None:
+    harness = make_harness()
+    harness.add(make_request(0), make_request(1))
+    plan = harness.begin()
+    before = (state_of(harness.engine), harness.engine.stats())
+    with pytest.raises(SchedulerError, match="ended should hold distinct positions among 2 sampling rows"):
+        harness.engine.finish_step(plan.step_id, StepResult(ended=ended), 1)
+    assert (state_of(harness.engine), harness.engine.stats()) == before
+    harness.finish(plan, ended=(1,))
+    assert list(harness.finished) == [1]
