@@ -119,6 +119,52 @@ def test_prefill_interval_defers_an_unfinished_prefill_too() -> None:
     assert harness.steps(3) == [{0: 1, 1: 49}, {0: 1}, {0: 1, 1: 31}]
 
 
+def test_prefill_interval_holds_the_last_prompt_token_of_a_cut_prompt() -> None:
+    """Chunks of 6, 6 and 6 leave one token of 19: it is prefill work, and restarts the interval."""
+    harness = make_harness(prefill_schedule_interval=3, long_prefill_token_threshold=6)
+    harness.add(make_request(0, 1, max_tokens=100))
+    harness.step()
+    harness.add(make_request(1, 19, max_tokens=50))
+    decode, chunk, last = {0: 1}, {0: 1, 1: 6}, {0: 1, 1: 1}
+    assert harness.steps(10) == [chunk, decode, decode, chunk, decode, decode, chunk, decode, decode, last]
+    harness.add(make_request(2, 20, max_tokens=50))
+    assert [step.get(2, 0) for step in harness.steps(3)] == [0, 0, 6]
+
+
+def test_prefill_interval_lets_a_request_with_one_token_enter_in_held_steps() -> None:
+    """It neither waits nor restarts the interval; with more to compute it would wait, and so do those behind it."""
+    harness = make_harness(prefill_schedule_interval=4)
+    harness.add(make_request(0, 20, max_tokens=100))
+    harness.step()
+    harness.add(make_request(1, 1))
+    assert harness.step() == {0: 1, 1: 1}
+    harness.add(make_request(2, 2), make_request(3, 1))
+    assert harness.step() == {0: 1, 1: 1}
+    assert harness.steps(2) == [{0: 1, 1: 1}, {0: 1, 1: 1, 2: 2, 3: 1}][:2]
+
+
+def test_prefill_interval_is_not_lifted_by_a_preemption() -> None:
+    """Only a step that holds nothing back and preempts nobody says whether the queue could be drained."""
+    harness = make_harness(prefill_schedule_interval=8, num_blocks=6)
+    harness.add(make_request(0, 40, max_tokens=14), make_request(1, 40, max_tokens=14))
+    harness.steps(9)
+    assert harness.step() == {0: 1}
+    assert harness.plans[-1].preempted == (1,)
+    assert harness.engine._pacing is not None
+    assert harness.engine._pacing._queue_was_drained
+
+
+def test_prefill_interval_looks_at_the_queue_in_steps_without_prefill_work() -> None:
+    """Request 1 does not fit beside request 0 when steps of decodes look: later it starts without waiting."""
+    harness = make_harness(prefill_schedule_interval=2, num_blocks=5, enable_prefix_caching=False)
+    harness.add(make_request(0, 48, max_tokens=4))
+    harness.steps(2)
+    harness.add(make_request(1, 70, max_tokens=1), make_request(2, 16, max_tokens=9))
+    assert harness.steps(2) == [{0: 1}, {0: 1}]
+    assert harness.engine._pacing is not None
+    assert not harness.engine._pacing._queue_was_drained
+
+
 def test_aborted_requests_leave_the_engine_one_by_one() -> None:
     harness = make_harness()
     harness.add(*(make_request(i, 10) for i in range(10)))

@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders import blocks_of, make_harness, make_request
 from twinserve.sched_core.events import FinishReason
+from twinserve.sched_core.policies.interfaces import BatchState
 from twinserve.sched_core.requests.prompt import Prompt
 
 
@@ -62,13 +63,20 @@ def test_step_may_hold_chunks_only() -> None:
     assert harness.events == []
 
 
-def test_short_prompts_do_not_wait_for_a_resumed_long_one_to_finish() -> None:
-    """nano-vllm-v1: decodes after a long prefill in the batch got no tokens; decode_first gives them theirs."""
-    harness = make_harness({"policy": "decode_first"}, max_num_batched_tokens=16)
-    harness.add(make_request(0, 8), make_request(1, 100))
-    harness.step()
-    decoded = [step[0] for step in harness.steps(6)]
-    assert decoded == [1] * 6
+class Shrinking:
+    """16 tokens in the first step, then 12."""
+
+    def tokens(self, state: BatchState, now: int) -> int:
+        return 12 if state.num_running else 16
+
+
+@pytest.mark.parametrize(("policy", "decodes"), [("decode_first", 1), ("mixed", 0)])
+def test_decodes_behind_a_long_prefill_get_their_tokens_under_decode_first(policy: str, decodes: int) -> None:
+    """nano-vllm-v1: decodes after a long prefill in the batch got no tokens, as with mixed when a chunk fills it."""
+    harness = make_harness({"policy": policy, "budget": Shrinking}, long_prefill_token_threshold=12)
+    harness.add(make_request(0, 100), make_request(1, 4))
+    assert harness.step() == {0: 12, 1: 4}
+    assert [step.get(1, 0) for step in harness.steps(6)] == [decodes] * 6
 
 
 def test_prefill_first_stalls_decodes_for_the_whole_prefill() -> None:

@@ -94,12 +94,21 @@ def test_request_decodes_to_the_last_slot_of_the_pool() -> None:
     assert harness.num_outputs == {0: 13}
 
 
-@pytest.mark.parametrize(("watermark", "admitted"), [(0.0, [0, 1]), (0.1, [0, 1]), (0.3, [0])])
+@pytest.mark.parametrize(
+    ("watermark", "admitted"), [(0.0, [0, 1]), (0.1, [0, 1]), (0.19, [0, 1]), (0.191, [0]), (0.3, [0])]
+)
 def test_watermark_keeps_blocks_free_while_something_runs(watermark: float, admitted: list[int]) -> None:
     harness = make_harness(num_blocks=20, watermark=watermark)
     harness.add(make_request(0, 160), make_request(1, 100))
     harness.step()
     assert running_ids(harness.engine) == admitted
+
+
+def test_watermark_counts_one_block_more_than_there_are() -> None:
+    """vLLM's null block: 0.3 of 6 + 1 blocks are 2."""
+    harness = make_harness(num_blocks=6, block_size=1, watermark=0.3)
+    harness.add(make_request(0, 3), make_request(1, 2))
+    assert harness.step() == {0: 3}
 
 
 def test_watermark_does_not_hold_back_the_first_request() -> None:

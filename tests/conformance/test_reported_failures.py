@@ -41,8 +41,8 @@ def test_request_is_not_admitted_by_its_first_chunk_only_to_be_preempted() -> No
     assert first_of_b == last_of_a + 1
 
 
-def test_victim_that_was_already_scheduled_gives_its_tokens_back() -> None:
-    """vLLM 23347: the plan holds the preempting request only, and the budget is whole again."""
+def test_victim_that_was_already_scheduled_leaves_the_plan() -> None:
+    """vLLM 23347: its row and tokens are out of the plan (who gets the tokens: test_policy_hooks)."""
     harness = make_harness(BY_PRIORITY, num_blocks=6, max_num_batched_tokens=64)
     harness.add(make_request(0, 31, priority=9))
     harness.step()

@@ -110,7 +110,14 @@ def test_causes_come_before_effects(world: World) -> None:
 @law(100)
 @given(worlds(misfortunes=False))
 def test_no_step_is_idle_while_a_request_waits(world: World) -> None:
-    """``play`` asserts that the engine is idle only when it has nothing to do; here every plan holds work."""
+    """From the first arrival on there is a plan at every boundary until the last request has ended."""
     played = play(world)
-    assert all(plan.num_rows > 0 for plan in played.plans)
-    assert [plan.step_id for plan in played.plans] == list(range(len(played.plans)))
+    arrived = [when for when, spec in world.arrivals if spec.request_id not in played.refused]
+    unfinished = {
+        boundary
+        for spec_id, when in ((spec.request_id, when) for when, spec in world.arrivals)
+        if spec_id not in played.refused
+        for boundary in range(when, played.token_times[spec_id][-1])
+    }
+    assert set(played.boundaries) == unfinished
+    assert min(played.boundaries, default=None) == min(arrived, default=None)

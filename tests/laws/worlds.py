@@ -134,7 +134,7 @@ def requests(draw: st.DrawFn, request_id: int) -> RequestSpec:
         arrival_ns=request_id,
         priority=draw(st.integers(0, 2)),
         predicted_output_len=draw(st.one_of(st.none(), st.integers(1, 12))),
-        cache_salt=draw(st.sampled_from(["", "", "salt"])),
+        cache_salt=draw(st.sampled_from(["", "", "salt", "other"])),
         sampling=SamplingParams(eos_token_ids=draw(st.sampled_from([(), tuple(range(0, VOCAB_SIZE, 9))]))),
     )
 

@@ -79,6 +79,15 @@ def test_id_in_use_is_refused_and_may_be_used_again_later() -> None:
     assert harness.add(make_request(0))[0].accepted
 
 
+def test_running_requests_count_towards_the_queue_limit() -> None:
+    """vLLM: with one running and one waiting, a limit of 2 is reached."""
+    harness = make_harness(max_num_queued_reqs=2, max_num_seqs=1)
+    harness.add(make_request(0))
+    harness.step()
+    answers = harness.add(make_request(1), make_request(2))
+    assert [answer.refusal for answer in answers] == [None, RefusalReason.QUEUE_FULL]
+
+
 def test_full_queue_refuses() -> None:
     harness = make_harness(max_num_queued_reqs=2, max_num_seqs=1)
     answers = harness.add(*(make_request(i) for i in range(3)))

@@ -14,7 +14,8 @@ class Admitter:
     """One call of ``StepDraft.admit``, for a step that has preempted nothing.
 
     ``view`` is what the admission policy sees; ``chunk_cap`` the most tokens that one request may get (None: no cap).
-    Tokens are handed out while more than ``floor`` are left of the budget.
+    Tokens are handed out while more than ``floor`` are left of the budget. ``held`` admits requests with a single
+    token to compute only, in order.
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class Admitter:
         chunk_cap: int | None,
         floor: int,
         split_first_only: bool,
+        held: bool,
     ) -> None:
         self._state = state
         self._scheduled = scheduled
@@ -33,6 +35,7 @@ class Admitter:
         self._chunk_cap = chunk_cap
         self._floor = floor
         self._split_first_only = split_first_only
+        self._held = held
         self.started: list[StartedRequest] = []
 
     def run(self) -> None:
@@ -41,7 +44,8 @@ class Admitter:
         while len(queue) and self._has_room():
             head = queue.peek()
             if not self._admit(head):
-                self._bypass(head)
+                if not self._held:
+                    self._bypass(head)
                 return
 
     def _has_room(self) -> bool:
@@ -79,7 +83,8 @@ class Admitter:
             return False
         hits = blocks.find_hits(request)
         computed = len(hits) * blocks.block_size
-        chunk = self._first_chunk(request, request.num_tokens - computed)
+        wanted = request.num_tokens - computed
+        chunk = 0 if self._held and wanted > 1 else self._first_chunk(request, wanted)
         if chunk == 0:
             return False
         num_new = blocks.blocks_for(computed + chunk) - len(hits)
@@ -118,7 +123,7 @@ class Admitter:
     def _fits(self, request: Request, hits: list[int], num_new: int) -> bool:
         config, pool, blocks = self._state.config, self._state.pool, self._state.blocks
         needed = blocks.blocks_for(request.num_tokens) - len(hits) if config.scheduler_reserve_full_isl else num_new
-        reserved = int(config.watermark * config.num_blocks) if self._state.running.size else 0
+        reserved = int(config.watermark * (config.num_blocks + 1)) if self._state.running.size else 0
         needed += pool.num_free_among(hits)
         if needed > pool.num_free - reserved:
             if config.scheduler_reserve_full_isl:  # otherwise a shorter chunk may fit a moment later

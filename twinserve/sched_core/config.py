@@ -15,10 +15,12 @@ class SchedulerConfig:
     ``num_blocks`` and ``block_size`` (tokens) give the KV pool. ``max_num_batched_tokens`` is the token budget of a
     step, ``max_num_seqs`` the most requests that run at once. ``long_prefill_token_threshold`` (0 = off) caps one
     request's prefill chunk while others exist; with ``..._adaptive`` the cap is at least a fair share of the budget.
-    ``scheduler_reserve_full_isl`` admits a request only if its whole prompt fits now; ``watermark`` keeps that
-    fraction of blocks free at admission while something runs. ``max_head_bypass`` is how many later requests may
-    be admitted past a blocked head (0 = strict order, as vLLM). ``prefill_schedule_interval`` N runs at least N - 1
-    decode-only steps between steps that carry prefill work. ``max_num_queued_reqs`` None means no limit.
+    ``scheduler_reserve_full_isl`` admits a request only if its whole prompt fits now. ``watermark`` keeps that fraction
+    of blocks free at admission while something runs (of one more than there are: vLLM counts its null block).
+    ``max_head_bypass`` is how many later requests may be admitted past a blocked head (0 = strict order, as vLLM).
+    ``prefill_schedule_interval`` N runs at least N - 1 steps without prefill work between steps that carry some (see
+    ``PrefillPacing``). ``max_num_queued_reqs`` is how many requests may wait and run at once; further ones are refused,
+    None means no limit.
     """
 
     num_blocks: int

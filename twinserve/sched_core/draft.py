@@ -43,6 +43,11 @@ class Draft:
         return self.scheduled.budget
 
     @property
+    def holds_prefill(self) -> bool:
+        """True when this step holds prefill work back."""
+        return self._defer_prefill
+
+    @property
     def num_waiting(self) -> int:
         return len(self._state.queue)
 
@@ -87,7 +92,7 @@ class Draft:
 
     def admit(self, at_most: int | None = None, *, split_first_only: bool = False) -> None:
         # vLLM: blocks that were just taken from one request are not given to a new one in the same step.
-        if self.preempted_rows or self._defer_prefill or not len(self._state.queue):
+        if self.preempted_rows or not len(self._state.queue):
             return
         admitter = Admitter(
             self._state,
@@ -96,16 +101,19 @@ class Draft:
             chunk_cap=self._chunk_cap,
             floor=0 if at_most is None else max(self.scheduled.budget - at_most, 0),
             split_first_only=split_first_only,
+            held=self._defer_prefill,
         )
         admitter.run()
         self.started += admitter.started
 
     def _select(self, rows: Rows) -> Ints:
         table = self._table
-        if rows is Rows.ALL and not self._defer_prefill:
+        if self._defer_prefill:
+            selected = table.all_rows[:0] if rows is Rows.PREFILLS else table.decoding()
+        elif rows is Rows.ALL:
             selected = table.all_rows[: len(table.requests)]
         elif rows is Rows.PREFILLS:
-            selected = table.all_rows[:0] if self._defer_prefill else (table.remaining() > 1).nonzero()[0]
+            selected = (table.remaining() > 1).nonzero()[0]
         else:
             selected = (table.remaining() == 1).nonzero()[0]
         if self.preempted_rows or self.scheduled.num_tokens:

@@ -17,7 +17,7 @@ from twinserve.sched_core.counters import Counters
 from twinserve.sched_core.draft import Draft
 from twinserve.sched_core.errors import SchedulerError, StuckError
 from twinserve.sched_core.events import Admission, Event, Finished, Preempted
-from twinserve.sched_core.finishing import abort_requests, deliver
+from twinserve.sched_core.finishing import abort_requests, check_result, deliver
 from twinserve.sched_core.pacing import PrefillPacing
 from twinserve.sched_core.plan import Idle, Ints, StepPlan, StepResult
 from twinserve.sched_core.policies.interfaces import BatchState
@@ -36,6 +36,7 @@ class _InFlight:
     rows: Ints
     ends: Ints  # tokens of each row that are computed after the step
     unreported: tuple[int, ...]  # before the plan
+    held: bool  # prefill work was held back
 
 
 class EngineCore:
@@ -78,8 +79,8 @@ class EngineCore:
         order.on_arrival(request, now)
         request.rank = order.rank(request, now)
         self._state.blocks.hash_prompt(request)
-        self._state.requests[spec.request_id] = request
         self._state.queue.add(request)
+        self._state.requests[spec.request_id] = request
         return Admission(request_id=spec.request_id)
 
     def refusal(self, spec: RequestSpec) -> Admission | None:
@@ -96,45 +97,59 @@ class EngineCore:
         return () if self._in_flight else self._finish_aborted()
 
     def begin_step(self, now: int) -> StepPlan | Idle:
-        """Plan the next step; ``Idle`` when there is nothing to run."""
+        """Plan the next step; ``Idle`` when there is nothing to run.
+
+        When a policy raises, its exception passes through and the engine is as before the call: no step is in flight.
+        """
         self._advance(now)
         if self._in_flight is not None:
             raise SchedulerError(f"step {self._in_flight.plan.step_id} is still in flight")
         self._state.journal.clear()
         unreported = self._unreported
-        order = self._state.policies.order
-        if order.on_time(now):
-            self._state.queue.rerank(lambda request: order.rank(request, now))
-        if not self._state.requests:
-            return Idle()
-        draft = self._compose(now)
-        if draft.preempted and draft.is_empty:
-            # The only row that could run gave up its place: with its blocks free, try again in the same step.
-            self._remove_preempted(draft.preempted_rows, draft.scheduled.merged()[0].rows)
-            draft = self._compose(now)
-        return self._launch(draft, unreported) if not draft.is_empty else self._idle(now)
+        try:
+            return self._plan(now, unreported)
+        except BaseException:
+            self._state.journal.rollback()
+            self._unreported = unreported
+            raise
 
     def finish_step(self, step_id: int, result: StepResult, now: int) -> tuple[Event, ...]:
-        """Confirm the step in flight: count its tokens, apply stop rules, return what happened."""
+        """Confirm the step in flight: count its tokens, apply stop rules, return what happened.
+
+        A result that does not fit the plan is refused (SchedulerError) and leaves the step in flight. Hooks of the
+        queue order are called last: when one raises, the step is finished and the engine whole, but its events are
+        lost with the exception.
+        """
         flight = self._flying(step_id)
         plan, table = flight.plan, self._state.running
-        if result.token_ids is not None and len(result.token_ids) != plan.num_samples:
-            raise SchedulerError(f"step {step_id} samples {plan.num_samples} rows, got {len(result.token_ids)} ids")
+        if result.ended or result.token_ids is not None:
+            check_result(plan, result)
         self._advance(now)
         self._in_flight = None
         self._state.outputs.settle()
-        self._confirm(plan, now)
+        self._state.journal.clear()
+        admitted = self._confirm_started(plan) if plan.started else ()
+        self._counters.confirm(plan)
+        if self._pacing is not None:
+            self._pacing.confirm(plan, table, flight.rows, held=flight.held)
         table.num_computed[flight.rows] = flight.ends
         rows, request_ids, ends = flight.rows, plan.request_ids, flight.ends
         if plan.num_samples < len(rows):
             rows, request_ids, ends = rows[plan.samples], request_ids[plan.samples], ends[plan.samples]
         aborting = self._take_aborting() if self._aborting else _NOBODY
         events = deliver(self._state, rows, request_ids, ends, result, aborting)
+        order = self._state.policies.order
+        for request in admitted:
+            order.on_admit(request, now)
+        order.on_tokens(plan.request_ids, plan.num_new, now)
         self._tell(events, now)
         return (*map(_preempted, plan.preempted), *events) if plan.preempted else events
 
     def cancel_step(self, step_id: int, now: int) -> tuple[Event, ...]:
-        """Forget the step in flight: counts, blocks, registrations and queue are exactly as before it."""
+        """Forget the step in flight: counts, blocks, registrations and queue are exactly as before it was planned.
+
+        Ranks that ``on_time`` changed stay: they depend on the time, not on the step.
+        """
         flight = self._flying(step_id)
         self._advance(now)
         self._in_flight = None
@@ -159,13 +174,37 @@ class EngineCore:
             raise SchedulerError(f"time runs backwards: {now} ns after {self._now} ns")
         self._now = now
 
-    def _compose(self, now: int) -> Draft:
-        config, policies = self.config, self._state.policies
-        asked = policies.budget.tokens(self._batch_state, now)
-        budget = max(1, min(asked, config.max_num_batched_tokens))
-        defers_prefill = self._pacing is not None and self._pacing.defers_prefill(self._state.running)
-        draft = Draft(self._state, now, budget, defers_prefill)
-        policies.composition.compose(draft)
+    def _plan(self, now: int, unreported: tuple[int, ...]) -> StepPlan | Idle:
+        state, order = self._state, self._state.policies.order
+        if order.on_time(now):
+            state.queue.rerank(lambda request: order.rank(request, now))
+        if not state.requests:
+            return Idle()
+        draft = self._compose(now, self._budget(now))
+        if draft.is_empty:
+            if draft.preempted:
+                # The only row that could run gave up its place: with its blocks free, try again in the same step.
+                self._remove_preempted(draft.preempted_rows, draft.scheduled.merged()[0].rows)
+                draft = self._compose(now, self._budget(now))
+            elif (budget := self._budget_for_head()) > draft.budget:
+                draft = self._compose(now, budget)
+        return self._launch(draft, unreported) if not draft.is_empty else self._idle(now)
+
+    def _budget(self, now: int) -> int:
+        asked = self._state.policies.budget.tokens(self._batch_state, now)
+        return max(1, min(asked, self.config.max_num_batched_tokens))
+
+    def _budget_for_head(self) -> int:
+        """Tokens that the head of the queue needs at once, 0 when it may be cut."""
+        queue = self._state.queue
+        if self.config.enable_chunked_prefill or not len(queue):
+            return 0
+        return min(queue.peek().num_tokens, self.config.max_num_batched_tokens)
+
+    def _compose(self, now: int, budget: int) -> Draft:
+        held = self._pacing is not None and self._pacing.defers_prefill(self._state.running)
+        draft = Draft(self._state, now, budget, held)
+        self._state.policies.composition.compose(draft)
         if draft.preempted:
             self._unreported += tuple(draft.preempted)
         return draft
@@ -197,7 +236,7 @@ class EngineCore:
         )
         self._unreported = ()
         self._num_steps += 1
-        self._in_flight = _InFlight(plan, rows, ends, unreported)
+        self._in_flight = _InFlight(plan, rows, ends, unreported, draft.holds_prefill)
         return plan
 
     def _remove_preempted(self, preempted_rows: list[int], rows: Ints) -> Ints:
@@ -222,21 +261,14 @@ class EngineCore:
             raise SchedulerError(f"step {step_id} is not in flight")
         return flight
 
-    def _confirm(self, plan: StepPlan, now: int) -> None:
-        """Make the plan permanent and count it."""
-        self._state.journal.clear()
-        order = self._state.policies.order
-        if plan.started:
-            self._state.pool.compact()
-        for started in plan.started:
-            request = self._state.requests[started.spec.request_id]
-            if self.config.enable_prefix_caching:
+    def _confirm_started(self, plan: StepPlan) -> list[Request]:
+        """Count the look-ups of the requests that entered the batch; returns these."""
+        self._state.pool.compact()
+        admitted = [self._state.requests[started.spec.request_id] for started in plan.started]
+        if self.config.enable_prefix_caching:
+            for request, started in zip(admitted, plan.started, strict=True):
                 self._counters.look_up(request, started.num_cached_tokens)
-            order.on_admit(request, now)
-        order.on_tokens(plan.request_ids, plan.num_new, now)
-        self._counters.confirm(plan)
-        if self._pacing is not None:
-            self._pacing.confirm(plan)
+        return admitted
 
     def _take_aborting(self) -> frozenset[int]:
         aborting, self._aborting = frozenset(self._aborting), []

@@ -6,12 +6,28 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from twinserve.sched_core.errors import SchedulerError
 from twinserve.sched_core.events import Event, Finished, FinishReason, TokensSampled
 from twinserve.sched_core.limits import length_limit
-from twinserve.sched_core.plan import ONE, Ints, StepResult
+from twinserve.sched_core.plan import ONE, Ints, StepPlan, StepResult
 from twinserve.sched_core.requests.request import Request
 from twinserve.sched_core.running_table import RunningTable
 from twinserve.sched_core.state import SchedulerState
+
+
+def check_result(plan: StepPlan, result: StepResult) -> None:
+    """Whether ``result`` fits ``plan``.
+
+    Raises:
+        SchedulerError: it has another number of ids, or an end that is no sampling row or comes twice.
+    """
+    step_id, num_samples, ended = plan.step_id, plan.num_samples, result.ended
+    if result.token_ids is not None and len(result.token_ids) != num_samples:
+        raise SchedulerError(f"step {step_id} samples {num_samples} rows, got {len(result.token_ids)} ids")
+    if ended and (min(ended) < 0 or max(ended) >= num_samples or len(set(ended)) < len(ended)):
+        raise SchedulerError(
+            f"step {step_id}: ended should hold distinct positions among {num_samples} sampling rows, got {ended!r:.80}"
+        )
 
 
 def deliver(

@@ -67,9 +67,11 @@ def _check_blocks(state: SchedulerState) -> None:
     _require(pool.num_free + len(owned) == pool.num_blocks, "a block is neither free nor owned")
     for block in range(pool.num_blocks):
         _require(pool.references(block) == owned[block], f"block {block} counts {pool.references(block)} references")
-    keys = pool.cache.keys
-    for key, blocks in pool.cache.as_dict().items():
-        _require(all(keys[block] == key for block in blocks), "the cache index and the blocks disagree")
+    found = pool.cache.as_dict()
+    for block, key in enumerate(pool.cache.keys):
+        if key is not None:
+            _require(block in found.get(key, ()), f"block {block} is cached but cannot be found")
+            _require(pool.cache.find(key) == found[key][0], f"the oldest block is not the one found for block {block}")
 
 
 def _check_counters(state: SchedulerState) -> None:

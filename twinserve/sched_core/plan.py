@@ -63,11 +63,28 @@ class StepPlan(NamedTuple):
     def num_rows(self) -> int:
         return len(self.request_ids)
 
+    @property
+    def num_hit_blocks(self) -> tuple[int, ...]:
+        """Blocks that each started row found in the prefix cache."""
+        granted = self.num_new_blocks[self.num_rows - len(self.started) :].tolist()
+        return tuple(len(start.block_ids) - new for start, new in zip(self.started, granted, strict=True))
+
+    @property
+    def hit_block_ids(self) -> tuple[int, ...]:
+        """These blocks, flat."""
+        hits = zip(self.started, self.num_hit_blocks, strict=True)
+        return tuple(block for start, count in hits for block in start.block_ids[:count])
+
     def to_bytes(self) -> bytes:
-        """The decision as bytes: equal for two runs exactly when the scheduler decided the same."""
-        columns = (self.request_ids, self.num_computed, self.num_new, self.num_new_blocks, self.new_block_ids)
-        header = np.array([self.step_id, self.num_rows, *self.preempted], dtype=np.int64)
-        return header.tobytes() + b"".join(column.tobytes() for column in columns)
+        """The decision as bytes: equal for two runs exactly when the scheduler decided the same.
+
+        Step, rows, new blocks and preempted requests, and the blocks that started rows hit; every list has its length.
+        """
+        rows = (self.request_ids, self.num_computed, self.num_new, self.num_new_blocks, self.new_block_ids)
+        parts = [np.array([self.step_id], dtype=np.int64)]
+        for values in (*rows, self.preempted, self.num_hit_blocks, self.hit_block_ids):
+            parts += [np.array([len(values)], dtype=np.int64), np.array(values, dtype=np.int64)]
+        return b"".join(part.tobytes() for part in parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,5 +32,5 @@ def _objections(state: SchedulerState, spec: RequestSpec) -> Iterator[tuple[Refu
     if not config.enable_chunked_prefill and length > config.max_num_batched_tokens:
         budget = config.max_num_batched_tokens
         yield RefusalReason.EXCEEDS_TOKEN_BUDGET, f"{length} prompt tokens in one step, the budget is {budget}"
-    if config.max_num_queued_reqs is not None and len(state.queue) >= config.max_num_queued_reqs:
-        yield RefusalReason.QUEUE_FULL, f"{len(state.queue)} requests are queued"
+    if config.max_num_queued_reqs is not None and len(state.requests) >= config.max_num_queued_reqs:
+        yield RefusalReason.QUEUE_FULL, f"{len(state.requests)} requests wait or run"

@@ -49,6 +49,12 @@ class RunningTable:
         size = len(self.requests)
         return self.num_tokens[:size] - self.num_computed[:size]
 
+    def decoding(self) -> Ints:
+        """Rows that have sampled since they entered the batch; each has one token to compute."""
+        size = len(self.requests)
+        rows: Ints = (self.num_tokens[:size] > self.entry_tokens[:size]).nonzero()[0]
+        return rows
+
     def append(self, request: Request, *, num_computed: int, capacity: int, stop_at: int, key_at: int) -> None:
         num_tokens, checks_ids = request.num_tokens, bool(request.ending_ids)
         self._columns[:, len(self.requests)] = (

@@ -15,6 +15,8 @@ from twinserve.sched_core.plan import Ints, StepPlan
 
 TEXT_COLUMNS = frozenset({"client", "finish_reason", "refusal", "refusal_detail", "graph_mode", "source", "family"})
 DECISION_COLUMNS = ("request_ids", "num_computed", "num_new", "num_new_blocks", "new_block_ids", "preempted")
+HIT_COLUMNS = ("num_hit_blocks", "hit_block_ids")
+"""Decisions that logs of earlier versions lack."""
 
 
 def write_columns(path: Path, columns: Columns) -> None:
@@ -27,7 +29,7 @@ def write_columns(path: Path, columns: Columns) -> None:
 def write_decisions(path: Path, plans: Sequence[StepPlan]) -> None:
     """The decision log: one row per step, with the plan's columns as lists."""
     columns = {"step_id": _integers([plan.step_id for plan in plans])}
-    for name in DECISION_COLUMNS:
+    for name in (*DECISION_COLUMNS, *HIT_COLUMNS):
         columns[name] = _lists([np.asarray(getattr(plan, name), dtype=np.int64) for plan in plans])
     _write(path, columns)
 

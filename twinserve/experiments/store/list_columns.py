@@ -13,8 +13,10 @@ from twinserve.experiments.files.parquet import readable
 from twinserve.run_core.record import Columns
 
 
-def read_lists(path: Path, names: Iterable[str]) -> Columns:
+def read_lists(path: Path, names: Iterable[str], optional: Iterable[str] = ()) -> Columns:
     """Columns of lists of whole numbers as one array per row, without an object per number.
+
+    ``optional`` columns are left out where the file has none.
 
     Raises:
         ConfigError: the file cannot be read, lacks a column or has another kind of column.
@@ -23,7 +25,8 @@ def read_lists(path: Path, names: Iterable[str]) -> Columns:
 
     try:
         with readable(path, "run the experiment again"):
-            table = parquet.read_table(path, columns=["step_id", *names])
+            table = parquet.read_table(path, columns=["step_id", *names, *optional])
+            names = [*names, *(name for name in optional if name in table.column_names)]
             lists = {name: _arrays(table.column(name)) for name in names}
     except (AttributeError, KeyError) as error:
         raise ConfigError(f"cannot be read ({error}); run the experiment again", file=path) from error

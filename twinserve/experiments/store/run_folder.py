@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from twinserve.experiments.files.names import CONFIG, DECISIONS, MANIFEST, REQUESTS, RESULT, STEPS, TOKENS
-from twinserve.experiments.files.parquet import DECISION_COLUMNS, check_columns, read_columns, readable
+from twinserve.experiments.files.parquet import DECISION_COLUMNS, HIT_COLUMNS, check_columns, read_columns, readable
 from twinserve.experiments.settings.yaml_loader import read_yaml
 from twinserve.experiments.store.json_object import read_object
 from twinserve.experiments.store.list_columns import read_lists
@@ -104,7 +104,7 @@ def read_decisions(folder: Path) -> Columns | None:
         ConfigError: the file is damaged.
     """
     path = folder / DECISIONS
-    return read_lists(path, DECISION_COLUMNS) if path.exists() else None
+    return read_lists(path, DECISION_COLUMNS, HIT_COLUMNS) if path.exists() else None
 
 
 def find_run_folders(folder: Path) -> list[Path]:

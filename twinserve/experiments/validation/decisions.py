@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from twinserve.experiments.files.parquet import DECISION_COLUMNS
+from twinserve.experiments.files.parquet import DECISION_COLUMNS, HIT_COLUMNS
 from twinserve.run_core.record import Columns
 from twinserve.sched_core.plan import Ints, StepPlan
 
-COLUMNS = ("step_id", *DECISION_COLUMNS)
+COLUMNS = ("step_id", *DECISION_COLUMNS, *HIT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,23 @@ def decision_columns(plans: Iterable[StepPlan]) -> Columns:
     """Plans as the columns of ``decisions.parquet``."""
     kept = list(plans)
     columns: Columns = {"step_id": [plan.step_id for plan in kept]}
-    for name in DECISION_COLUMNS:
+    for name in COLUMNS[1:]:
         columns[name] = [np.asarray(getattr(plan, name), dtype=np.int64) for plan in kept]
     return columns
 
 
 def encode(log: Columns) -> list[bytes]:
-    """Every plan as bytes: its step id, then each column's length and values, as 64-bit integers."""
-    rows = zip(*(log[name] for name in COLUMNS), strict=True)
+    """Every plan as bytes: its step id, then each column's length and values, as 64-bit integers.
+
+    A log of an earlier version has no columns of hits.
+    """
+    rows = zip(*(log[name] for name in COLUMNS if name in log), strict=True)
     return [_encode_plan(step_id, lists) for step_id, *lists in rows]
+
+
+def common(log: Columns, other: Columns) -> Columns:
+    """The columns of ``log`` that ``other`` has too."""
+    return {name: log[name] for name in COLUMNS if name in log and name in other}
 
 
 def digest_of(plans: Iterable[bytes]) -> str:
@@ -53,7 +61,8 @@ def digest_of(plans: Iterable[bytes]) -> str:
 
 
 def first_difference(real: Columns, simulated: Columns) -> Difference | None:
-    """Where two logs part; None when they are equal byte for byte."""
+    """Where two logs part; None when they are equal byte for byte in the columns that both have."""
+    real, simulated = common(real, simulated), common(simulated, real)
     ours, theirs = encode(real), encode(simulated)
     for step, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         if one != other:
@@ -66,7 +75,7 @@ def first_difference(real: Columns, simulated: Columns) -> Difference | None:
 
 
 def _difference(step: int, real: Columns, simulated: Columns) -> Difference:
-    column = next(name for name in COLUMNS if not np.array_equal(real[name][step], simulated[name][step]))
+    column = next(name for name in real if not np.array_equal(real[name][step], simulated[name][step]))
     values = (np.asarray(log[column][step]).tolist() for log in (real, simulated))
     return Difference(step, column, *values)
 

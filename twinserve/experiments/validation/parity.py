@@ -10,7 +10,14 @@ import numpy as np
 
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.names import DECISIONS, STEPS
-from twinserve.experiments.validation.decisions import Difference, decision_columns, digest_of, encode, first_difference
+from twinserve.experiments.validation.decisions import (
+    Difference,
+    common,
+    decision_columns,
+    digest_of,
+    encode,
+    first_difference,
+)
 from twinserve.experiments.validation.recorded import RecordedRun
 from twinserve.experiments.validation.simulation import simulate_again
 from twinserve.experiments.workloads import Workload
@@ -72,7 +79,7 @@ def recorded_intervals(run: RecordedRun) -> Intervals:
 def check_parity(run: RecordedRun, log: Columns) -> Parity:
     """Replay ``run`` and compare with ``log``, the decisions it recorded."""
     replayed = replay(run)
-    simulated = decision_columns(replayed.record.plans)
+    simulated = common(decision_columns(replayed.record.plans), log)
     return Parity(
         num_plans=len(log["step_id"]),
         sha256_real=digest_of(encode(log)),

@@ -135,7 +135,11 @@ class StepTimeEstimator(Protocol):
 
 
 class TokenBudget(Protocol):
-    """How many tokens the next step may hold, at most ``max_num_batched_tokens``."""
+    """How many tokens the next step may hold: clipped to 1 and ``max_num_batched_tokens``.
+
+    With chunked prefill off no prompt is cut to it: a longer one at the head of the queue waits until nothing else can
+    run, then starts whole.
+    """
 
     def tokens(self, state: BatchState, now: int) -> int: ...
 

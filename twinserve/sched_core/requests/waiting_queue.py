@@ -67,10 +67,10 @@ class WaitingQueue:
         self._record((self._insert, request))
 
     def rerank(self, rank: Callable[[Request], tuple[float, ...]]) -> None:
-        """Ask for every rank again and sort."""
+        """Ask for every rank again and sort; nothing changes when ``rank`` raises."""
         waiting = self._entries[self._front :]
-        for request in waiting:
-            request.rank = rank(request)
+        for request, new in zip(waiting, [rank(request) for request in waiting], strict=True):
+            request.rank = new
         waiting.sort(key=queue_key)
         self._entries, self._front = waiting, 0
         self.num_changes += 1
