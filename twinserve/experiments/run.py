@@ -11,7 +11,7 @@ from typing import Any
 from twinserve.experiments.backends.backend_run import BackendRun, Progress
 from twinserve.experiments.backends.run import build_requests, run_backend
 from twinserve.experiments.config.load import Experiment
-from twinserve.experiments.errors import RunError
+from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.identity import Identity, code_digest, identify
 from twinserve.experiments.manifest import describe_end, describe_start
 from twinserve.experiments.result import make_result
@@ -72,7 +72,11 @@ def _run(
     if run.error is not None:
         store.keep(run_id, about, run.record)
         raise _error_of(run, f"; what had finished is in {store.folder(run_id)}") from run.error
-    result = make_result(experiment.config, run_id, workload, run)
+    try:
+        result = make_result(experiment.config, run_id, workload, run)
+    except ConfigError:  # nothing was measured
+        store.keep(run_id, about, run.record)
+        raise
     folder = store.finish(run_id, about, run.record, result)
     return FinishedRun(run_id=run_id, folder=folder, result=result)
 

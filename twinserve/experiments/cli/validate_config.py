@@ -38,6 +38,7 @@ def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
     from twinserve.experiments.backends.real import check_real
     from twinserve.experiments.backends.run import build_requests
     from twinserve.experiments.backends.simulated import build_simulation
+    from twinserve.experiments.config.combinations import combination_warnings
     from twinserve.experiments.config.load import load_experiment
     from twinserve.experiments.identity import identify
 
@@ -51,6 +52,9 @@ def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
     summary = f"{experiment.config.name}: {len(workload.requests)} requests, backend {experiment.config.backend}"
     if parts is not None:
         summary += f", {parts.blocks.count} KV blocks ({parts.blocks.source})"
-    for warning in workload.warnings:
+    num_blocks = experiment.config.engine.num_gpu_blocks_override if parts is None else parts.blocks.count
+    known = num_blocks is not None
+    impossible = combination_warnings(experiment.config.engine, num_blocks, workload) if known else ()
+    for warning in (*workload.warnings, *impossible):
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{experiment.source}: valid; {summary}")

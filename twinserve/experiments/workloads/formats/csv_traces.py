@@ -11,7 +11,7 @@ import numpy as np
 from twinserve.experiments.workloads.formats.reading import read_csv, seconds, token_count, whole_number
 from twinserve.experiments.workloads.formats.trace_table import Table, since_first
 
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
 _NS_PER_S = 1_000_000_000
 

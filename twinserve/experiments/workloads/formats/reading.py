@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.settings.plain_numbers import count_text, decimal_number
 from twinserve.experiments.settings.schema import MAX_COUNT
 
 Parser = Callable[[Any], Any]
@@ -27,19 +28,19 @@ class Columns:
 
 
 def whole_number(value: Any) -> int:
-    """An integer >= 0; text, an int or a float without a fraction."""
-    expected = ValueError("expected a whole number, 0 or more")
-    if isinstance(value, bool):
-        raise expected
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise expected from None
-    if number < 0 or (isinstance(value, float) and number != value):
-        raise expected
+    """An integer >= 0; digits, an int or a float without a fraction."""
+    number = count_text(value) if isinstance(value, str) else _whole(value)
+    if number is None or number < 0:
+        raise ValueError("expected a whole number, 0 or more")
     if number >= 1 << 62:
         raise ValueError("expected a number below 2**62")
     return number
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if isinstance(value, int) or value.is_integer() else None
 
 
 def token_count(value: Any) -> int:
@@ -52,16 +53,19 @@ def token_count(value: Any) -> int:
 
 def seconds(value: Any) -> float:
     """A finite number >= 0."""
-    expected = ValueError("expected a number, 0 or more")
-    if isinstance(value, bool):
-        raise expected
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise expected from None
-    if not isfinite(number) or number < 0:
-        raise expected
+    number = decimal_number(value) if isinstance(value, str) else _float(value)
+    if number is None or not isfinite(number) or number < 0:
+        raise ValueError("expected a number, 0 or more")
     return number
+
+
+def _float(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def read_csv(path: Path, parsers: Mapping[str, Parser], header: Sequence[str] = ()) -> Columns:
