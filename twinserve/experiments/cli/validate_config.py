@@ -53,8 +53,7 @@ def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
     if parts is not None:
         summary += f", {parts.blocks.count} KV blocks ({parts.blocks.source})"
     num_blocks = experiment.config.engine.num_gpu_blocks_override if parts is None else parts.blocks.count
-    known = num_blocks is not None
-    impossible = combination_warnings(experiment.config.engine, num_blocks, workload) if known else ()
+    impossible = () if num_blocks is None else combination_warnings(experiment.config.engine, num_blocks, workload)
     for warning in (*workload.warnings, *impossible):
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{experiment.source}: valid; {summary}")

@@ -1,4 +1,4 @@
-"""Settings that are valid each by itself and cannot work together: one warning for each, with the names of both keys."""
+"""Settings that are valid each by itself and cannot work together: one warning each, naming both keys."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from twinserve.experiments.settings.plain_numbers import decimal_number
 from twinserve.experiments.settings.schema import FromList, NonNegativeInt, Seconds, Section, Seed
 
 Milliseconds = Annotated[float, Field(ge=0)]
@@ -18,8 +19,9 @@ def _in_percent(percentile: float) -> float:
 
 
 def _numbers(value: Any) -> Any:
-    if isinstance(value, str):
-        raise ValueError(f"got {value[:40]!r}; should be a list of numbers such as [50, 99]")
+    items = value if isinstance(value, list) else [value]
+    if any(isinstance(item, str) and decimal_number(item) is None for item in items) or isinstance(value, str):
+        raise ValueError(f"got {str(value)[:40]!r}; should be a list of numbers such as [50, 99]")
     return value
 
 
