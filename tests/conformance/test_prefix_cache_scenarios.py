@@ -158,17 +158,15 @@ def test_next_turn_of_a_conversation_computes_only_its_incomplete_block() -> Non
     assert harness.step() == {10 + i: 300 % 16 for i in turns}
 
 
-def test_preempted_request_counts_again_in_the_hit_statistics() -> None:
+def test_preempted_request_is_counted_apart_in_the_hit_statistics() -> None:
     harness = make_harness(num_blocks=6)
     harness.add(make_request(0, 40, max_tokens=14), make_request(1, 40, max_tokens=14))
     harness.run()
     stats = harness.engine.stats()
     assert stats["num_preemptions"] == 1
-    assert stats["prefix_cache_requests"] == 3
-    assert stats["prefix_cache_queries"] == 40 + 40 + 49
-    assert stats["prefix_cache_hits"] == 32
-    assert stats["prefix_cache_query_blocks"] == 2 + 2 + 3
-    assert stats["prefix_cache_hit_blocks"] == 2
+    names = ("requests", "queries", "hits", "query_blocks", "hit_blocks")
+    assert [stats[f"prefix_cache_{name}"] for name in names] == [2, 40 + 40, 0, 2 + 2, 0]
+    assert [stats[f"prefix_cache_preempted_{name}"] for name in names] == [1, 49, 32, 3, 2]
 
 
 def test_request_that_waits_for_blocks_is_counted_once() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from twinserve.experiments.backends.backend_run import BackendRun
+from twinserve.experiments.config.combinations import combination_warnings
 from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.policies import names_of
 from twinserve.experiments.metrics import compute_metrics
@@ -16,7 +17,8 @@ def make_result(config: ExperimentConfig, run_id: str, workload: Workload, run: 
     """The result of a finished run."""
     num_prompts = len(workload.requests)
     figures = compute_metrics(run.record, config.metrics, num_prompts=num_prompts, num_blocks=run.blocks.count)
-    warnings = [*workload.warnings, *run.warnings, *figures.pop("warnings", ())]
+    impossible = combination_warnings(config.engine, run.blocks.count, workload)
+    warnings = [*workload.warnings, *impossible, *run.warnings, *figures.pop("warnings", ())]
     return {**_description(config, run_id, workload, run), **figures, "warnings": warnings}
 
 

@@ -12,10 +12,11 @@ from twinserve.experiments.backends.backend_run import BackendRun, Progress
 from twinserve.experiments.backends.real import run_real
 from twinserve.experiments.backends.simulated import run_simulated
 from twinserve.experiments.config.load import Experiment
-from twinserve.experiments.errors import RunError
+from twinserve.experiments.errors import ConfigError, RunError
 from twinserve.experiments.identity import code_digest
 from twinserve.experiments.input_watch import InputWatch, watch_run
 from twinserve.experiments.manifest import describe_end, describe_start
+from twinserve.experiments.metrics.window import refuse_empty_positions
 from twinserve.experiments.result import make_result
 from twinserve.experiments.settings.input_paths import map_paths
 from twinserve.experiments.store.run_store import About, RunStore, Stored
@@ -80,7 +81,11 @@ def _run(
     if run.error is not None:
         store.keep(run_id, about, run.record)
         raise _error_of(run, f"; what had finished is in {store.folder(run_id)}") from run.error
-    result = make_result(experiment.config, run_id, workload, run)
+    try:
+        result = make_result(experiment.config, run_id, workload, run)
+    except ConfigError:  # nothing was measured
+        store.keep(run_id, about, run.record)
+        raise
     folder = store.finish(run_id, about, run.record, result)
     return FinishedRun(run_id=run_id, folder=folder, result=result)
 
@@ -105,15 +110,21 @@ def run_in_memory(
 
 
 def build_requests(experiment: Experiment) -> Workload:
-    """The requests of an experiment, drawn from its seed and repeat."""
+    """The requests of an experiment, drawn from its seed and repeat.
+
+    Raises:
+        ConfigError: an input file is missing or bad, or no request is left, or none that is measured.
+    """
     config = experiment.config
-    return build_workload(
+    workload = build_workload(
         config.workload,
         seed=config.seed,
         repeat=config.repeat,
         max_model_len=config.engine.max_model_len,
         base_dir=experiment.base_dir,
     )
+    refuse_empty_positions(config.metrics, len(workload.requests))
+    return workload
 
 
 def run_backend(experiment: Experiment, workload: Workload, *, check: bool, on_progress: Progress | None) -> BackendRun:

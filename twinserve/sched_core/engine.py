@@ -62,9 +62,9 @@ class EngineCore:
     def stats(self) -> Mapping[str, int]:
         """Counters since the start.
 
-        ``num_steps``, ``num_preemptions``; and per admission (a resume counts again) ``prefix_cache_requests``,
+        ``num_steps``, ``num_preemptions``; and of first admissions, as in vLLM, ``prefix_cache_requests``,
         ``prefix_cache_queries`` and ``prefix_cache_hits`` in tokens, ``prefix_cache_query_blocks`` (full blocks) and
-        ``prefix_cache_hit_blocks``.
+        ``prefix_cache_hit_blocks``; the same of resumes after a preemption as ``prefix_cache_preempted_...``.
         """
         return self._counters.as_dict()
 
@@ -267,7 +267,7 @@ class EngineCore:
         admitted = [self._state.requests[started.spec.request_id] for started in plan.started]
         if self.config.enable_prefix_caching:
             for request, started in zip(admitted, plan.started, strict=True):
-                self._counters.look_up(request, started.num_cached_tokens)
+                self._counters.look_up(request, started.num_cached_tokens, resumed=started.resumed)
         return admitted
 
     def _take_aborting(self) -> frozenset[int]:

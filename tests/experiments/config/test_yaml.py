@@ -81,3 +81,29 @@ def test_a_file_that_is_not_text_is_named(tmp_path):
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not UTF-8"):
         read_yaml(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("0400", "write 400"),
+        ("-010", "write -10"),
+        ("1_000", "write 1000"),
+        ("1_000.5", "write 1000.5"),
+        ("0x10", "write 16"),
+        ("0b1", "write 1"),
+        ("1:30", "one number in decimal digits"),
+        ("1:30.5", "one number in decimal digits"),
+    ],
+)
+@pytest.mark.parametrize("place", ["a: {x}", "a: [1, {x}]", "a:\n  - b: {x}"])
+def test_odd_numbers_are_refused_with_what_to_write(text, remedy, place):
+    with pytest.raises(ConfigError, match=rf"line \d+, column \d+: .*{text} is no plain number .*{remedy}"):
+        parse_yaml(place.replace("{x}", text), source="text")
+    assert parse_yaml(f"'{text}'", source="text") == text
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.integers(-(10**18), 10**18) | st.floats(allow_nan=False))
+def test_numbers_are_read_as_written(number):
+    assert parse_yaml(dump_yaml({"a": number}), source="text") == {"a": number}

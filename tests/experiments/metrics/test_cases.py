@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.experiments.helpers.records import Life, make_record, refused
-from twinserve.experiments.metrics import MetricsConfig, SloConfig, compute_metrics
+from twinserve.experiments.metrics import MetricsConfig, SloConfig, compute_metrics, request_latencies
 
 
 def figures(*lives, end_ms=None, steps=(), stats=None, num_blocks=None, **config):
@@ -153,9 +153,53 @@ def test_departures_precede_arrivals_in_the_peak_concurrency():
     assert figures(*chain, Life(sent_ms=150, token_ms=[450]), refused(160))["max_concurrent_requests"] == 2
 
 
-def test_peak_output_rate_counts_whole_seconds_from_the_first_sending():
+def test_peak_output_rate_is_of_the_best_part_as_long_as_a_second():
+    # 2.65 s are two parts of 1.325 s: six tokens within (0.675, 2.0]
     result = figures(Life(arrival_ms=700, token_ms=[800, 900, 1600, 1699, 1700, 2000, 2650]))
-    assert result["max_output_tokens_per_s"] == 4.0
+    assert result["max_output_tokens_per_s"] == pytest.approx(6 / 1.325)
+
+
+def test_peak_output_rate_of_less_than_a_second_is_the_average():
+    result = figures(evenly(0, 10, 8), evenly(0, 10, 8))
+    assert result["max_output_tokens_per_s"] == result["output_throughput"] == pytest.approx(16 / 0.08)
+
+
+def test_steady_tokens_have_their_rate_as_peak():
+    assert figures(evenly(0, 10, 500))["max_output_tokens_per_s"] == 100
+
+
+def test_ttft_from_sending_leaves_out_the_wait_for_a_place():
+    held = [Life(arrival_ms=0, sent_ms=100 * i, token_ms=[100 * i + 10, 100 * i + 30]) for i in range(20)]
+    result = figures(*held)
+    assert result["p99_ttft_from_sending_ms"] == result["p50_ttft_from_sending_ms"] == 10
+    assert result["mean_e2el_from_sending_ms"] == 30
+    assert result["mean_ttft_ms"] == 960
+
+
+def test_shares_within_limits_count_all_that_were_asked_and_limits_are_inclusive():
+    lives = (evenly(0, 50, 3), evenly(0, 51, 3), evenly(0, 50, 3, gap=11), evenly(0, 40, 1), refused())
+    result = figures(*lives, slo={"ttft_ms": 50, "tpot_ms": 10, "itl_ms": 10, "e2el_ms": 71})
+    names = ("slo_attainment", *(f"slo_attainment_{name}" for name in ("ttft", "tpot", "itl", "e2el")))
+    assert [result[name] for name in names] == [0.4, 0.6, 0.6, 0.6, 0.6]
+    assert result["request_goodput"] * result["duration"] / result["num_prompts"] == pytest.approx(0.4)
+    assert [figures(*lives)[name] for name in names] == [None] * 5
+
+
+def test_itl_limit_is_on_the_longest_gap():
+    stalled = Life(token_ms=[10, 20, 120, 130])
+    assert figures(stalled, slo={"tpot_ms": 50})["slo_attainment"] == 1
+    assert figures(stalled, slo={"itl_ms": 99.9})["slo_attainment"] == 0
+    assert figures(stalled, slo={"itl_ms": 100})["slo_attainment"] == 1
+
+
+def test_gaps_of_more_than_255_requests_stay_with_their_owner():
+    found = request_latencies(make_record(*[Life(token_ms=[i, 2 * i + 1]) for i in range(1000)]))
+    assert found.itl_owner.tolist() == list(range(1000))
+    assert found.itl.tolist() == [(i + 1) * 10**6 for i in range(1000)]
+
+
+def test_duration_is_from_the_runs_start_not_from_the_first_sending():
+    assert figures(evenly(500, 600, 5))["duration"] == 0.64
 
 
 def test_queue_time_counts_from_the_scheduled_arrival():
@@ -195,3 +239,9 @@ def test_prefix_cache_hits_are_those_the_engine_counted():
     result = figures(evenly(0, 10, 3), stats=stats)
     assert (result["prefix_cache_hit_rate"], result["prefix_cache_hit_blocks"]) == (0.4, 1)
     assert figures(evenly(0, 10, 3))["prefix_cache_hit_rate"] is None
+
+
+def test_hits_of_resumed_requests_are_in_a_rate_of_their_own():
+    stats = {"prefix_cache_queries": 80, "prefix_cache_preempted_queries": 49, "prefix_cache_preempted_hits": 32}
+    result = figures(evenly(0, 10, 3), stats=stats)
+    assert (result["prefix_cache_hit_rate"], result["prefix_cache_hit_rate_with_resumes"]) == (0, 32 / 129)

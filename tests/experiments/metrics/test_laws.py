@@ -3,11 +3,12 @@
 import json
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.experiments.helpers.records import Life, make_record, refused
 from twinserve.experiments.metrics import MetricsConfig, compute_metrics, request_latencies
+from twinserve.experiments.metrics.window import measurement_window
 
 REASONS = st.sampled_from(["length", "stop", "abort", "kv_capacity", None])
 
@@ -16,7 +17,7 @@ REASONS = st.sampled_from(["length", "stop", "abort", "kv_capacity", None])
 def lives(draw):
     if draw(st.integers(0, 9)) == 0:
         return refused(draw(st.integers(0, 500)))
-    arrival = draw(st.integers(0, 500))
+    arrival = draw(st.integers(0, 500) | st.integers(0, 5000))
     waits = draw(st.lists(st.integers(0, 40), min_size=2, max_size=12))
     sent, scheduled, *tokens = (int(t) for t in arrival + np.cumsum(waits))
     return Life(
@@ -36,6 +37,27 @@ configs = st.builds(
     warmup_time_s=st.sampled_from([0.0, 0.1, 0.3]),
     cooldown_time_s=st.sampled_from([0.0, 0.1]),
 )
+
+
+def measured(record, config, **more):
+    """Figures, where warm-up and cool-down leave a request."""
+    window = measurement_window(record.requests, config)
+    assume(window.measured.any() or not len(window.measured))
+    return compute_metrics(record, config, **more)
+
+
+@given(records, configs)
+def test_peak_output_rate_is_never_below_the_average(record, config):
+    result = measured(record, config)
+    if result["total_output_tokens"] and result["duration"]:
+        assert result["max_output_tokens_per_s"] >= result["output_throughput"]
+
+
+@given(records)
+def test_latency_from_sending_and_the_wait_to_be_sent_are_the_latency(record):
+    found = request_latencies(record)
+    assert (found.ttft_from_sending + found.client_queue_time == found.ttft).all()
+    assert (found.e2el_from_sending + found.client_queue_time == found.e2el).all()
 
 
 @given(records)
@@ -62,7 +84,7 @@ def test_n_tokens_have_n_minus_one_gaps(record):
 
 @given(records, configs)
 def test_percentiles_ascend_and_the_median_is_p50(record, config):
-    result = compute_metrics(record, config)
+    result = measured(record, config)
     for name in ("ttft", "tpot", "itl", "e2el", "queue_time", "client_queue_time"):
         values = [result[f"p{p}_{name}_ms"] for p in (50, 90, 95, 99)]
         if result[f"{name}_count"] == 0:
@@ -75,7 +97,7 @@ def test_percentiles_ascend_and_the_median_is_p50(record, config):
 @given(records, configs, st.integers(0, 5))
 def test_every_prompt_is_counted_once(record, config, num_unsent):
     total = len(record.requests["request_id"]) + num_unsent
-    result = compute_metrics(record, config, num_prompts=total)
+    result = measured(record, config, num_prompts=total)
     window = result["measurement_window"]
     excluded = window["num_excluded_warmup"] + window["num_excluded_cooldown"]
     counted = sum(result[name] for name in ("completed", "failed", "aborted", "unfinished"))
@@ -85,7 +107,7 @@ def test_every_prompt_is_counted_once(record, config, num_unsent):
 
 @given(records, configs)
 def test_result_is_strict_json(record, config):
-    result = compute_metrics(record, config)
+    result = measured(record, config)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
 
 

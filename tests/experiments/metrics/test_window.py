@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.experiments.helpers.records import Life, make_record, refused
+from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.metrics import MetricsConfig, compute_metrics
 
 SECOND = 1000
@@ -49,16 +50,36 @@ def test_a_refused_warmup_request_is_excluded_too():
     assert (result["failed"], result["completed"]) == (0, 1)
 
 
-def test_everything_excluded_is_null_with_a_warning():
-    result = figures(cold_start(), warmup_requests=50)
-    assert (result["completed"], result["mean_ttft_ms"]) == (0, None)
-    assert result["warnings"] == ["no measured request completed: all latencies are null"]
+@pytest.mark.parametrize(
+    "rule", [{"warmup_requests": 10}, {"cooldown_time_s": 9.5}, {"warmup_share": 0.6, "cooldown_requests": 4}]
+)
+def test_excluding_everything_is_refused_with_the_keys_to_blame(rule):
+    with pytest.raises(ConfigError, match=rf"^metrics: .* exclude all 10 requests .*{next(iter(rule))}="):
+        figures(cold_start(), **rule)
+
+
+def test_warmup_by_time_counts_from_the_first_sending_of_a_closed_loop():
+    held = [Life(arrival_ms=0, sent_ms=SECOND * (i + 1), token_ms=[SECOND * (i + 1) + 10]) for i in range(10)]
+    result = figures(held, warmup_time_s=2.0, cooldown_time_s=1.0)
+    window = result["measurement_window"]
+    assert (window["num_measured"], window["num_excluded_warmup"], window["start_s"]) == (7, 2, 3.0)
+
+
+def test_shares_exclude_by_position():
+    window = figures(cold_start(), warmup_share=0.2, cooldown_share=0.11)["measurement_window"]
+    assert (window["num_excluded_warmup"], window["num_excluded_cooldown"]) == (2, 2)
+
+
+@pytest.mark.parametrize("wrong", [[0.5], [0.99, 50], "p99", ["p50"], "50,90", 99])
+def test_percentiles_are_in_percent_and_a_list(wrong):
+    with pytest.raises(ValidationError, match=r"percent: write (50|99)|list of numbers|valid tuple"):
+        MetricsConfig.model_validate({"percentiles": wrong})
 
 
 @pytest.mark.parametrize(
     "section",
     [
-        {"slo": {"itl_ms": 5}},
+        {"slo": {"itl_ms": -5}},
         {"slo": {"ttft_ms": -1}},
         {"slo": {"ttft_ms": float("nan")}},
         {"slo": {"ttft_ms": "500"}},

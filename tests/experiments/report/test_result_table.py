@@ -6,6 +6,7 @@ from tests.experiments.helpers.records import Life, make_record, refused
 from tests.paths import DATA
 from twinserve.experiments.metrics import MetricsConfig, compute_metrics
 from twinserve.experiments.report import format_table
+from twinserve.experiments.sweep.sweep_table import format_sweep
 
 GOLDEN = DATA / "result_golden.json"
 
@@ -46,11 +47,20 @@ def test_table_has_the_layout_of_vllm():
         "Total generated tokens:                  12",
         "Request throughput (req/s):              9.09",
         "Request goodput (req/s):                 9.09",
+        "Requests within all limits (%):          60.00",
+        "  within TTFT limit (%):                 60.00",
         "Output token throughput (tok/s):         36.36",
-        "Peak output token throughput (tok/s):    16.00",
+        "Peak output token throughput (tok/s):    42.42",
         "Peak concurrent requests:                3",
         "Total token throughput (tok/s):          127.27",
         "---------------Time to First Token----------------",
+        "Mean TTFT (ms):                          60.00",
+        "Median TTFT (ms):                        60.00",
+        "P50 TTFT (ms):                           60.00",
+        "P90 TTFT (ms):                           60.00",
+        "P95 TTFT (ms):                           60.00",
+        "P99 TTFT (ms):                           60.00",
+        "---------Time to First Token from Sending---------",
         "Mean TTFT (ms):                          60.00",
         "Median TTFT (ms):                        60.00",
         "P50 TTFT (ms):                           60.00",
@@ -103,3 +113,16 @@ def test_null_figures_read_not_available_and_are_explained():
     assert "P99.9 TTFT (ms):                         40.00" in lines
     assert not any("goodput" in line for line in lines)
     assert lines[-1] == "Note: every completed request has a single output token: tpot and itl are null"
+
+
+def test_swept_values_are_shown_as_given():
+    rows = [{"engine.watermark": value, "p99_ttft_ms": 3.14159} for value in (0.01, 0.04, 1e-05)]
+    table = [line.split() for line in format_sweep(rows, ["engine.watermark"]).splitlines()]
+    assert table == [["watermark", "p99_ttft_ms"], ["0.01", "3.1"], ["0.04", "3.1"], ["1e-05", "3.1"]]
+
+
+def test_small_rates_are_shown_as_given_and_shares_in_percent():
+    lines = format_table(golden_run() | {"request_rate": 0.004, "max_concurrency": 4}).splitlines()
+    assert "Request rate configured (RPS):           0.004" in lines
+    assert "Requests within all limits (%):          60.00" in lines
+    assert "---------Time to First Token from Sending---------" in lines

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,3 +35,17 @@ def run(
     typer.echo(format_table(finished.result))
     note = " (was already there; --force runs it again)" if finished.was_there else ""
     typer.echo(f"Results in {finished.folder}{note}")
+    _require_a_served_request(finished.result, experiment.source)
+
+
+def _require_a_served_request(result: Mapping[str, Any], source: str) -> None:
+    """
+    Raises:
+        RunError: every request failed.
+    """
+    from twinserve.experiments.errors import RunError
+
+    if result["failed"] and not any(result[name] for name in ("completed", "aborted", "unfinished")):
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in result["failures_by_reason"].items())
+        remedy = "see engine.max_model_len, the KV pool and the lengths of workload"
+        raise RunError(f"no request was served, all {result['failed']} failed: {reasons}; {remedy}", file=source)

@@ -37,6 +37,7 @@ def validate_config(
 def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
     from twinserve.experiments.backends.real import check_real
     from twinserve.experiments.backends.simulated import build_simulation
+    from twinserve.experiments.config.combinations import combination_warnings
     from twinserve.experiments.config.load import load_experiment
     from twinserve.experiments.identity import identify
     from twinserve.experiments.run import build_requests
@@ -51,6 +52,8 @@ def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
     summary = f"{experiment.config.name}: {len(workload.requests)} requests, backend {experiment.config.backend}"
     if parts is not None:
         summary += f", {parts.blocks.count} KV blocks ({parts.blocks.source})"
-    for warning in workload.warnings:
+    num_blocks = experiment.config.engine.num_gpu_blocks_override if parts is None else parts.blocks.count
+    impossible = () if num_blocks is None else combination_warnings(experiment.config.engine, num_blocks, workload)
+    for warning in (*workload.warnings, *impossible):
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{experiment.source}: valid; {summary}")

@@ -14,17 +14,24 @@ RECORDED = frozenset({"num_steps", "num_preemptions"})  # counted from the recor
 def engine_statistics(record: RunRecord, num_blocks: int | None) -> dict[str, Any]:
     """Step and KV-cache figures (means are over steps), then the engine's own counters by their names.
 
-    ``peak_kv_usage`` (0 to 1) needs ``num_blocks``, the size of the pool. ``prefix_cache_hit_rate`` (0 to 1) is in
-    tokens over all admissions, None when no prompt was looked up.
+    ``peak_kv_usage`` (0 to 1) needs ``num_blocks``, the size of the pool. ``prefix_cache_hit_rate`` (0 to 1, in
+    tokens) is vLLM's: over first admissions. ``prefix_cache_hit_rate_with_resumes`` adds those after a preemption,
+    which find what they computed themselves. None when nothing was looked up.
     """
     counters = {name: int(value) for name, value in sorted(record.stats.items())}
-    queries, hits = counters.get("prefix_cache_queries", 0), counters.get("prefix_cache_hits", 0)
+    queries, hits = (counters.get(f"prefix_cache_{name}", 0) for name in ("queries", "hits"))
+    again, found_again = (counters.get(f"prefix_cache_preempted_{name}", 0) for name in ("queries", "hits"))
     return {
         **_step_statistics(record, num_blocks),
         "num_preemptions": int(sum(record.requests["num_preemptions"])),
-        "prefix_cache_hit_rate": hits / queries if queries else None,
+        "prefix_cache_hit_rate": _share(hits, queries),
+        "prefix_cache_hit_rate_with_resumes": _share(hits + found_again, queries + again),
         **{name: value for name, value in counters.items() if name not in RECORDED},
     }
+
+
+def _share(hits: int, queries: int) -> float | None:
+    return hits / queries if queries else None
 
 
 def _step_statistics(record: RunRecord, num_blocks: int | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ and ``n`` the number of tokens really generated:
 - ``itl``: the ``n - 1`` gaps between successive tokens, pooled over requests. Tokens delivered together count one by
   one: k of them are one gap and k - 1 zeros. A gap caused by a preemption is an ordinary, long gap.
 - ``queue_time = first scheduled - a``, ``client_queue_time = sent - a`` (its part spent waiting to be sent)
+- ``ttft_from_sending = f - sent``, ``e2el_from_sending = l - sent``: what a server alone is responsible for
 
 Hence ``e2el == ttft + sum(itl)`` and ``tpot * (n - 1) == sum(itl)`` hold exactly, in integer nanoseconds.
 """
@@ -28,9 +29,8 @@ from twinserve.sim_backend.arrays import Floats
 class Latencies:
     """Latencies in nanoseconds of the requests at ``rows`` of the record.
 
-    ``ttft``, ``e2el``, ``queue_time``, ``client_queue_time`` and ``output_len`` have one entry per row. ``tpot`` has
-    one per request with two tokens or more. ``itl`` has one per gap, grouped by request; ``itl_owner`` gives the
-    gap's position in ``rows``.
+    ``tpot`` has one entry per request with two tokens or more, all others but ``itl`` have one per row. ``itl`` has
+    one per gap, grouped by request; ``itl_owner`` gives the gap's position in ``rows``.
     """
 
     rows: Ints
@@ -39,6 +39,8 @@ class Latencies:
     e2el: Ints
     queue_time: Ints
     client_queue_time: Ints
+    ttft_from_sending: Ints
+    e2el_from_sending: Ints
     tpot: Floats
     itl: Ints
     itl_owner: Ints
@@ -51,7 +53,7 @@ def request_latencies(record: RunRecord, measured: Bools | None = None) -> Laten
     rows = np.flatnonzero(completed if measured is None else completed & measured)
     arrival, first, last = (_take(requests, name, rows) for name in ("arrival_ns", "first_token_ns", "last_token_ns"))
     output_len = _take(requests, "output_len", rows)
-    several = output_len > 1
+    sent, several = _take(requests, "sent_ns", rows), output_len > 1
     gaps, owners = token_gaps(record.tokens, _take(requests, "request_id", rows))
     return Latencies(
         rows=rows,
@@ -59,7 +61,9 @@ def request_latencies(record: RunRecord, measured: Bools | None = None) -> Laten
         ttft=first - arrival,
         e2el=last - arrival,
         queue_time=_take(requests, "first_scheduled_ns", rows) - arrival,
-        client_queue_time=_take(requests, "sent_ns", rows) - arrival,
+        client_queue_time=sent - arrival,
+        ttft_from_sending=first - sent,
+        e2el_from_sending=last - sent,
         tpot=(last - first)[several] / (output_len[several] - 1),
         itl=gaps,
         itl_owner=owners,

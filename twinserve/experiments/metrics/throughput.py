@@ -24,25 +24,36 @@ def per_second(count: int, duration_ns: int) -> float | None:
     return count * NS_PER_S / duration_ns if duration_ns > 0 else None
 
 
-def num_good_requests(latencies: Latencies, slo: SloConfig) -> int:
-    """Completed requests that meet every given limit; as in vLLM, TPOT is 0 for a request of one token."""
+def meets_limits(latencies: Latencies, slo: SloConfig) -> dict[str, Bools]:
+    """Limit (``ttft``, ...) -> which completed requests meet it, for the limits that are given; each is inclusive.
+
+    ``itl`` is the longest gap of a request. As in vLLM, TPOT (and so ITL) is 0 for a request of one token.
+    """
     tpot = np.zeros(len(latencies.rows))
     tpot[latencies.output_len > 1] = latencies.tpot
-    good = np.ones(len(latencies.rows), dtype=np.bool_)
-    limits = ((latencies.ttft, slo.ttft_ms), (tpot, slo.tpot_ms), (latencies.e2el, slo.e2el_ms))
-    for values, limit_ms in limits:
-        if limit_ms is not None:
-            good &= values <= limit_ms * NS_PER_MS
-    return int(good.sum())
+    longest_gap = np.zeros(len(latencies.rows), dtype=np.int64)
+    np.maximum.at(longest_gap, latencies.itl_owner, latencies.itl)
+    values = {"ttft": latencies.ttft, "tpot": tpot, "itl": longest_gap, "e2el": latencies.e2el}
+    limits = {name: getattr(slo, f"{name}_ms") for name in values}
+    return {name: values[name] <= limit * NS_PER_MS for name, limit in limits.items() if limit is not None}
 
 
-def max_output_tokens_per_s(record: RunRecord) -> float | None:
-    """Most tokens delivered in one second, in whole seconds from the first sending; None without tokens."""
-    times = np.asarray(record.tokens["time_ns"], dtype=np.int64)
-    if len(times) == 0:
+def max_output_tokens_per_s(record: RunRecord, start_ns: int, duration_ns: int) -> float | None:
+    """The highest rate of delivered tokens over any part of the measured duration as long as a second.
+
+    That length is ``duration / floor(duration)``, the whole duration when it is below a second: so the parts that
+    the duration consists of are among those looked at, and the peak is never below the average. None without tokens
+    or duration.
+    """
+    times = np.asarray(record.tokens["time_ns"], dtype=np.int64) - start_ns
+    times = np.sort(times[(times >= 0) & (times <= duration_ns)])
+    if len(times) == 0 or duration_ns <= 0:
         return None
-    first_sent = int(np.min(np.asarray(record.requests["sent_ns"], dtype=np.int64)))
-    return float(np.bincount((times - first_sent) // NS_PER_S).max())
+    num_parts = max(duration_ns // NS_PER_S, 1)
+    length = -(-duration_ns // num_parts)
+    times = np.maximum(times, 1)  # what is delivered at the start belongs to the first part
+    most = int((np.arange(1, len(times) + 1) - np.searchsorted(times, times - length, side="right")).max())
+    return per_second(most * num_parts, duration_ns)
 
 
 def max_concurrent_requests(record: RunRecord) -> int:

@@ -11,6 +11,7 @@ LABEL_WIDTH = 40
 
 HEADINGS = {
     "ttft": ("TTFT", "Time to First Token"),
+    "ttft_from_sending": ("TTFT", "Time to First Token from Sending"),
     "tpot": ("TPOT", "Time per Output Token (excl. 1st token)"),
     "itl": ("ITL", "Inter-token Latency"),
     "e2el": ("E2EL", "End-to-end Latency"),
@@ -22,6 +23,11 @@ RATES = (
     ("Total generated tokens:", "total_output_tokens"),
     ("Request throughput (req/s):", "request_throughput"),
     ("Request goodput (req/s):", "request_goodput"),
+    ("Requests within all limits (%):", "slo_attainment"),
+    ("  within TTFT limit (%):", "slo_attainment_ttft"),
+    ("  within TPOT limit (%):", "slo_attainment_tpot"),
+    ("  within ITL limit (%):", "slo_attainment_itl"),
+    ("  within E2EL limit (%):", "slo_attainment_e2el"),
     ("Output token throughput (tok/s):", "output_throughput"),
     ("Peak output token throughput (tok/s):", "max_output_tokens_per_s"),
     ("Peak concurrent requests:", "max_concurrent_requests"),
@@ -43,13 +49,17 @@ def format_table(result: Mapping[str, Any]) -> str:
     lines = [
         _heading(" Serving Benchmark Result ", "="),
         *_counts(result),
-        *(_row(label, result[key]) for label, key in RATES if _worth_showing(result, key)),
+        *(_rate(label, result[key]) for label, key in RATES if _worth_showing(result, key)),
         *(line for name in HEADINGS for line in _latency(result, name)),
         *_scheduler(result),
         "=" * WIDTH,
         *(f"Note: {warning}" for warning in result.get("warnings", ())),
     ]
     return "\n".join(lines)
+
+
+def _rate(label: str, value: Any) -> str:
+    return _row(label, 100 * value if label.endswith("(%):") and value is not None else value)
 
 
 def _heading(text: str, fill: str = "-") -> str:
@@ -64,6 +74,12 @@ def _format(value: object) -> str:
     if value is None:
         return "n/a"
     return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _as_given(value: float) -> str:
+    """At least two decimals, and all that were written."""
+    fixed = f"{value:.2f}"
+    return fixed if float(fixed) == value else f"{value:.12g}"
 
 
 def _counts(result: Mapping[str, Any]) -> Iterator[str]:
@@ -82,17 +98,17 @@ def _counts(result: Mapping[str, Any]) -> Iterator[str]:
     yield from (_row(label, value) for label, value in rare if value)
     rate = result.get("request_rate")
     if rate is not None and math.isfinite(float(rate)):
-        yield _row("Request rate configured (RPS):", float(rate))
+        yield _row("Request rate configured (RPS):", _as_given(float(rate)))
 
 
 def _worth_showing(result: Mapping[str, Any], key: str) -> bool:
-    """Goodput is shown only where a limit was set."""
-    return key in result and (key != "request_goodput" or result[key] is not None)
+    """What depends on limits is shown only where one was set."""
+    return key in result and (not key.startswith(("request_goodput", "slo_")) or result[key] is not None)
 
 
 def _latency(result: Mapping[str, Any], name: str) -> Iterator[str]:
-    if f"mean_{name}_ms" not in result:
-        return
+    if f"mean_{name}_ms" not in result or (name == "ttft_from_sending" and not result.get("max_concurrency")):
+        return  # without a cap on concurrency, requests are sent as they arrive
     short, title = HEADINGS[name]
     yield _heading(title)
     yield _row(f"Mean {short} (ms):", result[f"mean_{name}_ms"])

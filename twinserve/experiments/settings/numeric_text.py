@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from twinserve.experiments.settings.explain import path_in_data
+from twinserve.experiments.settings.plain_numbers import decimal_number
 
 
 def with_numbers(data: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
@@ -21,12 +22,7 @@ def with_numbers(data: Mapping[str, Any], error: ValidationError) -> dict[str, A
 
 
 def _number(value: Any) -> float | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        return None
+    return decimal_number(value) if isinstance(value, str) else None
 
 
 def _replace(data: Any, path: tuple[int | str, ...], found: Mapping[tuple[int | str, ...], float]) -> Any:

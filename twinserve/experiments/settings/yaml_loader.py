@@ -9,10 +9,11 @@ from typing import Any
 import yaml
 
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.settings.plain_numbers import yaml_float, yaml_int
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader (YAML 1.1) plus the YAML 1.2 floats, minus silent duplicates and non-text keys."""
+    """PyYAML's safe loader (YAML 1.1) plus YAML 1.2 floats, minus silent duplicates, non-text keys, odd numbers."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -24,10 +25,6 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
-
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        text = str(node.value).lower()
-        return float(text) if text.lstrip("+-") in ("inf", "infinity", "nan") else super().construct_yaml_float(node)
 
 
 def _key_text(node: yaml.Node) -> str:
@@ -45,7 +42,8 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+_Loader.add_constructor("tag:yaml.org,2002:int", yaml_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", yaml_float)
 for _kind in (_Loader, _Dumper):  # the writer quotes text that the reader would take for a number
     _kind.add_implicit_resolver(
         "tag:yaml.org,2002:float",

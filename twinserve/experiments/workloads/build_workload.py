@@ -43,7 +43,11 @@ def workload_files(config: WorkloadConfig, base_dir: Path) -> tuple[Path, ...]:
         ConfigError: one of them does not exist.
     """
     if isinstance(config, TraceConfig):
-        return (require_file(config.path, base_dir, "workload.path"),)
+        trace = require_file(config.path, base_dir, "workload.path")
+        drawn = config.output_len
+        if isinstance(drawn, EmpiricalLength):
+            return trace, require_file(drawn.path, base_dir, "workload.output_len.path")
+        return (trace,)
     if isinstance(config, ServeGenConfig):
         return tuple(path for pair in config.client_files(base_dir).values() for path in pair)
     if isinstance(config, NoteBenchConfig):

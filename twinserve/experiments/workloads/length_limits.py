@@ -46,7 +46,11 @@ def _clip(rows: RequestColumns, options: RequestOptions, num_inputs: int, num_ou
     if options.max_output_len is not None:
         output_len = np.minimum(output_len, options.max_output_len)
     clipped = replace(rows, input_len=input_len, output_len=output_len)
-    return clipped.with_notes(num_clipped_inputs=num_inputs, num_clipped_outputs=num_outputs)
+    cut = [
+        key for key, count in (("max_input_len", num_inputs), ("max_output_len", num_outputs)) if count == len(rows) > 0
+    ]
+    warnings = [f"all {len(rows)} requests are cut to workload.{key}={getattr(options, key)}; raise it" for key in cut]
+    return clipped.with_notes(*warnings, num_clipped_inputs=num_inputs, num_clipped_outputs=num_outputs)
 
 
 def _drop(rows: RequestColumns, too_long: Mask) -> RequestColumns:

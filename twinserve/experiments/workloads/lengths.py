@@ -39,6 +39,12 @@ class _Bounded(Section):
             raise ValueError(f"max {self.max} is below min {self.min}; swap them")
         return self
 
+    def _check_mean(self, mean: float) -> None:
+        if self.max is not None and mean > self.max:
+            raise ValueError(f"mean {mean:g} is above max {self.max}: nearly all would be cut; raise max or lower mean")
+        if mean < self.min and self.min > 1:
+            raise ValueError(f"mean {mean:g} is below min {self.min}: nearly all would be raised; lower min")
+
     def _rounded(self, drawn: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Ints:
         return np.rint(np.clip(drawn, self.min, self.max or MAX_COUNT)).astype(np.int64)
 
@@ -61,6 +67,11 @@ class NormalLength(_Bounded):
     mean: MeanLength
     std: NonNegativeFloat
 
+    @model_validator(mode="after")
+    def _mean_is_within(self) -> Self:
+        self._check_mean(self.mean)
+        return self
+
     def draw(self, size: int, generator: np.random.Generator) -> Ints:
         return self._rounded(generator.normal(self.mean, self.std, size))
 
@@ -71,6 +82,11 @@ class LognormalLength(_Bounded):
     dist: Literal["lognormal"]
     mean: MeanLength
     std: NonNegativeFloat
+
+    @model_validator(mode="after")
+    def _mean_is_within(self) -> Self:
+        self._check_mean(self.mean)
+        return self
 
     def draw(self, size: int, generator: np.random.Generator) -> Ints:
         variance = log1p((self.std / self.mean) ** 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from twinserve.experiments.workloads.token_streams import prompt_stream
 from twinserve.run_core.traffic import FollowUp
 from twinserve.sched_core.plan import Ints
-from twinserve.sched_core.requests.prompt import Prompt, Segment
+from twinserve.sched_core.requests.prompt import Piece, Prompt, Segment, TokenIds
 
 PromptMaker = Callable[[int, int], Prompt]
 """(request id, length) to that request's prompt cut to ``length`` tokens."""
@@ -70,5 +71,18 @@ def hashed_prompts(hash_ids: Sequence[Sequence[int]], block_size: int) -> Prompt
         covered = sum(sizes[: len(ids)])
         blocks = [Segment(stream, 0, size) for stream, size in zip(ids, sizes, strict=False)]
         return Prompt([*blocks, Segment(prompt_stream(request_id), 0, length - covered)])
+
+    return prompt_of
+
+
+def written_prompts(token_ids: Sequence[Sequence[int] | None]) -> PromptMaker:
+    """Prompts whose token ids are given; a longer (scaled) prompt goes on as the request's own."""
+
+    def prompt_of(request_id: int, length: int) -> Prompt:
+        ids = array("q", token_ids[request_id] or ())[:length]
+        pieces: list[Piece] = [TokenIds(ids)] if ids else []
+        if length > len(ids):
+            pieces.append(Segment(prompt_stream(request_id), 0, length - len(ids)))
+        return Prompt(pieces)
 
     return prompt_of

@@ -17,8 +17,14 @@ from twinserve.experiments.workloads.fields import require_file
 from twinserve.experiments.workloads.formats import csv_traces, json_traces
 from twinserve.experiments.workloads.formats.trace_table import Table
 from twinserve.experiments.workloads.length_limits import apply_limits
+from twinserve.experiments.workloads.lengths import LengthConfig, draw_lengths
 from twinserve.experiments.workloads.options import RequestOptions
-from twinserve.experiments.workloads.request_columns import RequestColumns, hashed_prompts, own_prompt
+from twinserve.experiments.workloads.request_columns import (
+    RequestColumns,
+    hashed_prompts,
+    own_prompt,
+    written_prompts,
+)
 from twinserve.experiments.workloads.streams import RandomStreams
 from twinserve.sched_core.plan import Ints
 
@@ -43,7 +49,8 @@ class TraceConfig(RequestOptions):
     Taken are rows from ``start_s`` for ``duration_s`` seconds of the trace, of these the first ``num_prompts``.
     ``time_scale`` multiplies times (0.5 is twice the load), ``prompt_scale`` and ``output_scale`` lengths. ``jitter_s``
     spreads rows with the same time over that many seconds, in file order. ``arrival`` replaces the trace's times and
-    is needed where it has none. Rows without output are an error or, with ``zero_output: drop``, left out.
+    is needed where it has none; ``output_len`` draws outputs in place of the trace's, which may then lack them. Rows
+    without output are an error or, with ``zero_output: drop``, left out.
     """
 
     kind: Literal["trace"]
@@ -59,6 +66,7 @@ class TraceConfig(RequestOptions):
     output_scale: Annotated[PositiveFloat, Field(le=1e6)] = 1.0
     jitter_s: Seconds = 0.0
     zero_output: Literal["error", "drop"] = "error"
+    output_len: LengthConfig | None = None
 
     @model_validator(mode="after")
     def _options_go_with_the_format(self) -> Self:
@@ -75,17 +83,20 @@ class TraceConfig(RequestOptions):
 
 def read_table(config: TraceConfig, path: Path) -> Table:
     """The rows of the trace as they stand in the file."""
+    replaced = config.arrival is not None and not (config.start_s or config.duration_s or config.jitter_s)
+    needs = json_traces.Needs(times=not replaced, outputs=config.output_len is None)
     if config.format == "timed_trace":
-        return _read_timed(config.timed_trace or TimedTraceOptions(), path)
+        return _read_timed(config.timed_trace or TimedTraceOptions(), path, needs)
+    if config.format == "mooncake":
+        return json_traces.read_mooncake(path, needs)
     if config.format == "llmservingsim":
-        is_json = path.suffix == ".jsonl"
-        return json_traces.read_llmservingsim_json(path) if is_json else csv_traces.read_llmservingsim_csv(path)
+        is_json = ".jsonl" in path.suffixes
+        return json_traces.read_llmservingsim_json(path, needs) if is_json else csv_traces.read_llmservingsim_csv(path)
     readers = {
         "azure": csv_traces.read_azure,
         "burstgpt": csv_traces.read_burstgpt,
         "vidur": csv_traces.read_vidur,
         "lengths": csv_traces.read_lengths,
-        "mooncake": json_traces.read_mooncake,
     }
     return readers[config.format](path)
 
@@ -97,6 +108,10 @@ def trace_rows(config: TraceConfig, streams: RandomStreams, base_dir: Path) -> R
         ConfigError: no such file, or one that cannot be used as it is.
     """
     table = read_table(config, require_file(config.path, base_dir, "workload.path"))
+    if config.output_len is not None:
+        generator, key = streams.generator("output_len"), "workload.output_len"
+        drawn = draw_lengths(config.output_len, len(table.input_len), generator, base_dir, key)
+        table = replace(table, output_len=drawn)
     rows = _keep_real_outputs(_sorted_rows(table, config), table, config)
     rows = _rescale(_window(rows, config), config)
     rows = apply_limits(rows, config)
@@ -105,7 +120,7 @@ def trace_rows(config: TraceConfig, streams: RandomStreams, base_dir: Path) -> R
     return _retimed(rows, config, streams)
 
 
-def _read_timed(options: TimedTraceOptions, path: Path) -> Table:
+def _read_timed(options: TimedTraceOptions, path: Path, needs: json_traces.Needs) -> Table:
     labels = json_traces.Labels(
         timestamp=options.timestamp,
         input_length=options.input_length,
@@ -113,7 +128,7 @@ def _read_timed(options: TimedTraceOptions, path: Path) -> Table:
         hash_ids=options.hash_ids,
     )
     unit_ns = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}[options.time_unit]
-    return json_traces.read_timed(path, labels, unit_ns=unit_ns, hash_block_size=options.hash_block_size)
+    return json_traces.read_timed(path, labels, needs, unit_ns=unit_ns, hash_block_size=options.hash_block_size)
 
 
 def _sorted_rows(table: Table, config: TraceConfig) -> RequestColumns:
@@ -134,11 +149,24 @@ def _sorted_rows(table: Table, config: TraceConfig) -> RequestColumns:
         # Rounded up, so that the scaled blocks still cover the scaled prompt.
         block_size = ceil(table.hash_block_size * config.prompt_scale)
         rows = replace(rows, prompt_of=hashed_prompts(table.hash_ids, block_size))
+    elif table.token_ids is not None:
+        rows = replace(rows, prompt_of=written_prompts(table.token_ids))
+    if unused := unused_keys(table):
+        rows = rows.with_notes(
+            f"{table.path}: not used: {', '.join(unused)}; prompts share only what hash_ids or token ids say, and no "
+            f"request waits for another (a timed_trace may name its hash_ids)"
+        )
     misplaced = np.flatnonzero(np.diff(time_ns) < 0)
     if not len(misplaced):
         return rows
     line = table.lines[int(misplaced[0]) + 1]
     return rows.with_notes(f"{table.path}: {len(misplaced)} rows are out of order (first: line {line}); sorted by time")
+
+
+def unused_keys(table: Table) -> tuple[str, ...]:
+    """What the trace says about shared content or sessions, and nothing here uses."""
+    both = table.hash_ids is not None and table.token_ids is not None
+    return (*table.unused, *(("token ids (hash_ids are used)",) if both else ()))
 
 
 def _keep_real_outputs(rows: RequestColumns, table: Table, config: TraceConfig) -> RequestColumns:

@@ -11,7 +11,7 @@ import numpy as np
 from twinserve.experiments.workloads.formats.reading import read_csv, seconds, token_count, whole_number
 from twinserve.experiments.workloads.formats.trace_table import Table, since_first
 
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
 _NS_PER_S = 1_000_000_000
 
@@ -36,7 +36,9 @@ def read_lengths(path: Path) -> Table:
     names = ("num_prefill_tokens", "num_decode_tokens")
     rows = read_csv(path, dict.fromkeys(names, token_count))
     input_len, output_len = (np.array(rows.columns[name], dtype=np.int64) for name in names)
-    return Table(path=path, lines=rows.lines, time_ns=None, input_len=input_len, output_len=output_len)
+    return Table(
+        path=path, lines=rows.lines, time_ns=None, input_len=input_len, output_len=output_len, unused=rows.unused
+    )
 
 
 def read_llmservingsim_csv(path: Path) -> Table:
@@ -50,6 +52,7 @@ def read_llmservingsim_csv(path: Path) -> Table:
         time_ns=since_first(rows, names[0], 1),
         input_len=np.array(input_len, dtype=np.int64),
         output_len=np.array(output_len, dtype=np.int64),
+        unused=rows.unused,
     )
 
 
@@ -62,6 +65,7 @@ def _timed(path: Path, time: str, input_len: str, output_len: str, *, calendar: 
         time_ns=since_first(rows, time, 1 if calendar else _NS_PER_S),
         input_len=np.array(rows.columns[input_len], dtype=np.int64),
         output_len=np.array(rows.columns[output_len], dtype=np.int64),
+        unused=rows.unused,
     )
 
 

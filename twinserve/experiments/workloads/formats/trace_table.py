@@ -19,7 +19,9 @@ class Table:
     """A trace's rows in file order; arrays have shape ``(rows,)``.
 
     ``time_ns`` counts from the earliest row, None when the format has no times. ``lines`` are line numbers in the
-    file. ``hash_ids`` names each row's prompt blocks of ``hash_block_size`` tokens, None when the format has none.
+    file. ``hash_ids`` names each row's prompt blocks of ``hash_block_size`` tokens, None when the format has none;
+    ``token_ids`` are the prompts themselves, where the trace has them. ``unused`` names what the file says about
+    shared content or sessions beyond that.
     """
 
     path: Path
@@ -29,6 +31,8 @@ class Table:
     output_len: Ints
     hash_ids: Sequence[Sequence[int]] | None = None
     hash_block_size: int = 0
+    token_ids: Sequence[Sequence[int] | None] | None = None
+    unused: tuple[str, ...] = ()
 
     def refuse(self, bad: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], problem: str) -> None:
         """Complain about the first row where ``bad`` holds, if there is one.
@@ -47,6 +51,8 @@ def since_first(rows: Columns, name: str, unit_ns: float) -> Ints:
         ConfigError: naming the line of the latest time when the trace lasts more than 285 years.
     """
     times: list[float] = rows.columns[name]
+    if None in times:  # allowed where times are replaced; rows then keep their order
+        return np.zeros(len(times), dtype=np.int64)
     first, last = min(times), max(times)
     if (last - first) * unit_ns > MAX_SECONDS * NS_PER_S:
         line = rows.lines[times.index(last)]
