@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
 
-from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.errors import ConfigError, shown
+from twinserve.experiments.files.strict_json import loads
 from twinserve.experiments.settings.schema import MAX_COUNT
 
 Parser = Callable[[Any], Any]
@@ -57,7 +57,7 @@ def seconds(value: Any) -> float:
         raise expected
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise expected from None
     if not isfinite(number) or number < 0:
         raise expected
@@ -101,10 +101,10 @@ def read_json_lines(path: Path, parsers: Mapping[str, Parser]) -> Columns:
     def parsed() -> Iterator[tuple[int, list[Any]]]:
         for line, text in _text_lines(path):
             try:
-                value = json.loads(text)
-            except json.JSONDecodeError as error:
+                value = loads(text)
+            except ValueError as error:
                 hint = "is it cut off? is `format` right?"
-                problem = f"not valid JSON ({error.msg}); mend or remove the line ({hint})"
+                problem = f"not valid JSON ({getattr(error, 'msg', error)}); mend or remove the line ({hint})"
                 raise ConfigError(problem, file=path, key=f"line {line}") from None
             if not isinstance(value, dict):
                 raise ConfigError("expected a JSON object; is `format` right?", file=path, key=f"line {line}")
@@ -128,8 +128,8 @@ def _parse(path: Path, line: int, name: str, value: Any, parse: Parser) -> Any:
     try:
         return parse(value)
     except ValueError as error:
-        shown = "missing" if value is None else repr(value)[:60]
-        raise ConfigError(f"{name} is {shown}; {error}", file=path, key=f"line {line}") from None
+        text = "missing" if value is None else shown(value)
+        raise ConfigError(f"{name} is {text}; {error}", file=path, key=f"line {line}") from None
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
