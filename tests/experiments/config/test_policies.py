@@ -72,7 +72,7 @@ WRONG = [
 @pytest.mark.parametrize(("order", "complaint"), WRONG, ids=[complaint for _, complaint in WRONG])
 def test_a_wrong_policy_is_one_line_with_file_and_key(twinserve, tmp_path, command, order, complaint):
     path = write(tmp_path, small(engine__order=order))
-    answer = twinserve(*command, path, *(["--out", tmp_path / "out"] if command == "run" else []))
+    answer = twinserve(*command, path, *(["--out", tmp_path / "out"] if command == ("run",) else []))
     assert answer.code == 2
     assert answer.line.startswith(f"twinserve: error: {path}: {complaint}")
 

@@ -41,7 +41,7 @@ def _checked(seam: str, choice: Any) -> str | dict[str, Any]:
             isinstance(value, list) and all(isinstance(v, _PLAIN) for v in value)
         ):
             raise ValueError(
-                f"{shown(name)} is {shown(value)}; should be a number, a text, true, false, null or a list of these"
+                f"{name} is {shown(value)}; should be a number, a text, true, false, null or a list of these"
             )
     return {USE: use, **parameters} if parameters else use
 
