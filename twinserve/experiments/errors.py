@@ -82,8 +82,9 @@ def one_line(text: str, limit: int = MAX_LINE) -> str:
     if len(text) > 16 * limit:
         text = _without_middle(text, 16 * limit)
     line = text if text.isprintable() else _escaped(" ".join(text.split()))
-    if len(line) > limit:
-        line = " ".join(_without_middle(word, MAX_VALUE) for word in line.split(" "))
+    for longest in (2 * MAX_VALUE, MAX_VALUE):
+        if len(line) > limit:
+            line = " ".join(_without_middle(word, longest) for word in line.split(" "))
     return _without_middle(line, limit)
 
 

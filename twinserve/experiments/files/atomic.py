@@ -9,8 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from twinserve.experiments.errors import ConfigError
-from twinserve.experiments.files.names import OURS
+from twinserve.experiments.files import names
 
+OURS = frozenset(value for name, value in vars(names).items() if name.isupper())
+"""Every file name of ours: a folder with one of them was made by us."""
 Writer = Callable[[Path], object]
 
 

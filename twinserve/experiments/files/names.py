@@ -29,11 +29,3 @@ VALIDATION = "validation.json"
 VALIDATION_SUMMARY = "validation.csv"
 """One row per validated run of a folder."""
 BENCHMARK, BENCHMARK_PICTURE = "bench-engine.json", "bench-engine.png"
-
-OURS = frozenset(
-    {
-        *(CONFIG, MANIFEST, RESULT, REQUESTS, STEPS, TOKENS, DECISIONS, PROFILE, PROFILE_PICTURE, SUMMARY),
-        *(SEED_SUMMARY, FAILURES, VALIDATION, VALIDATION_SUMMARY, BENCHMARK, BENCHMARK_PICTURE),
-    }
-)
-"""Every name above: a folder with one of them was made by us."""

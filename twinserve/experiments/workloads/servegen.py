@@ -148,6 +148,8 @@ def _gaps_until(end_s: float, windows: Columns, at: int, generator: np.random.Ge
 def _listed(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
     except OSError as error:
         problem = f"{folder} cannot be read: {error.strerror}; give a folder of ServeGen"
         raise ConfigError(problem, key="workload.path") from error
