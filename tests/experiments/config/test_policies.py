@@ -68,18 +68,18 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("command", ["run", "validate-config"])
+@pytest.mark.parametrize("command", [("run",), ("validate-config", "--allow-imports")])
 @pytest.mark.parametrize(("order", "complaint"), WRONG, ids=[complaint for _, complaint in WRONG])
 def test_a_wrong_policy_is_one_line_with_file_and_key(twinserve, tmp_path, command, order, complaint):
     path = write(tmp_path, small(engine__order=order))
-    answer = twinserve(command, path, *(["--out", tmp_path / "out"] if command == "run" else []))
+    answer = twinserve(*command, path, *(["--out", tmp_path / "out"] if command == ("run",) else []))
     assert answer.code == 2
     assert answer.line.startswith(f"twinserve: error: {path}: {complaint}")
 
 
 def test_a_parameter_set_on_the_command_line_is_named_in_its_errors(twinserve, tmp_path):
     path = write(tmp_path, small(engine__order={"use": USE, "half_life_s": 5}))
-    answer = twinserve("validate-config", path, "--set", "engine.order.half_lif_s=7")
+    answer = twinserve("validate-config", "--allow-imports", path, "--set", "engine.order.half_lif_s=7")
     expected = (
         "error: --set engine.order.half_lif_s=7: engine.order.half_lif_s: unknown parameter; did you mean half_life_s"
     )
@@ -88,7 +88,7 @@ def test_a_parameter_set_on_the_command_line_is_named_in_its_errors(twinserve, t
 
 def test_a_parameter_of_a_policy_that_is_only_a_name_says_how_to_write_it(twinserve, tmp_path):
     path = write(tmp_path, small(engine__order="fcfs"))
-    answer = twinserve("validate-config", path, "--set", "engine.order.half_life_s=7")
+    answer = twinserve("validate-config", "--allow-imports", path, "--set", "engine.order.half_life_s=7")
     assert answer.code == 2
     assert "or write order: {use: fcfs, half_life_s: ...} for a policy with parameters" in answer.line
 
@@ -97,7 +97,9 @@ def test_a_parameter_is_swept(twinserve, tmp_path):
     base = small(engine__order={"use": USE, "half_life_s": 1})
     sweep = {"base": base, "matrix": {"engine.order.half_life_s": [5, 10]}, "executor": {"kind": "serial"}}
     path = write(tmp_path, sweep, "sweep.yaml")
-    assert "a sweep of 2 runs over engine.order.half_life_s" in twinserve("validate-config", path).out
+    assert (
+        "a sweep of 2 runs over engine.order.half_life_s" in twinserve("validate-config", "--allow-imports", path).out
+    )
     answer = twinserve("sweep", path, "--out", tmp_path / "out", "--no-progress")
     assert answer.code == 0, answer.err
     assert len(list((tmp_path / "out").glob("**/result.json"))) == 2
@@ -106,7 +108,7 @@ def test_a_parameter_is_swept(twinserve, tmp_path):
 def test_a_wrong_parameter_of_a_sweep_is_found_without_running(twinserve, tmp_path):
     base = small(engine__order={"use": USE, "half_life_s": 1})
     path = write(tmp_path, {"base": base, "matrix": {"engine.order.half_life_s": [5, -1]}}, "sweep.yaml")
-    answer = twinserve("validate-config", path)
+    answer = twinserve("validate-config", "--allow-imports", path)
     assert answer.code == 2
     assert "engine.order.half_life_s: got -1; half_life_s must be positive" in answer.line
 

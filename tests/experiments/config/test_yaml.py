@@ -42,7 +42,7 @@ def test_numbers_are_numbers_and_quoted_text_is_text(text, value):
 
 
 def test_a_merge_key_is_no_duplicate():
-    text = "common: &common {a: 1, b: 2}\nown: {<<: *common, b: 3}"
+    text = "own: {<<: {a: 1, b: 2}, b: 3}"
     assert parse_yaml(text, source="text")["own"] == {"a": 1, "b": 3}
 
 
@@ -57,8 +57,8 @@ def test_a_merge_key_is_no_duplicate():
         ("1: 2", "1 is not a key"),
         ("? [a]\n: 1", "is not a key"),
         ("a: 2023-13-45", "month must be in 1..12"),
-        ("a: !!python/object:os.system 1", "could not determine a constructor"),
-        ("a: *nothing", "undefined alias"),
+        ("a: !!python/object:os.system 1", "tags (!name) are not supported"),
+        ("a: *nothing", "aliases and anchors (*name, &name) are not supported; write the value out"),
         ("a\x00: 1", "not valid YAML"),
         ("a: 1\n---\nb: 2", "another document"),
         ("", "is empty"),

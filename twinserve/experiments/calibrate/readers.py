@@ -11,6 +11,7 @@ from twinserve.experiments.calibrate.kernel_folder import ATTENTION, kernel_sour
 from twinserve.experiments.calibrate.step_folders import profile_source, run_source
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.names import PROFILE, STEPS
+from twinserve.experiments.files.probe import is_file, is_folder
 
 READERS: Mapping[str, Callable[[Path, int | None], Source]] = MappingProxyType(
     {PROFILE: profile_source, STEPS: run_source, ATTENTION: kernel_source}
@@ -25,9 +26,9 @@ def read_source(folder: Path, num_blocks: int | None = None) -> Source:
         ConfigError: the folder is none of the three kinds, or something in it is missing or wrong.
     """
     for marker, reader in READERS.items():
-        if (folder / marker).is_file():
+        if is_file(folder / marker):
             return reader(folder, num_blocks)
-    what = "is none of these" if folder.is_dir() else "is no folder"
+    what = "is none of these" if is_folder(folder) else "is no folder"
     inner = next(iter(sorted(path.parent for path in folder.glob("*/*.parquet"))), None)
     hint = f" (did you mean {inner}?)" if inner is not None else ""
     kinds = f"a profile ({PROFILE}), a real run ({STEPS}) or LLMServingSim's kernel times ({ATTENTION})"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinserve.experiments.errors import ConfigError, RunError
+from twinserve.experiments.errors import ConfigError, RunError, one_line
 from twinserve.version import __version__
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -39,15 +41,27 @@ OUT_OF_MEMORY = (
     "out of memory; lower engine.max_num_seqs, engine.num_gpu_blocks_override or workload.num_prompts"
     " (what had finished stays)"
 )
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_CLOSED = 1, 2, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status.
 
     0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted, by Ctrl-C or
-    SIGTERM.
+    SIGTERM; 141 nobody reads the output any more (``| head``).
     """
+    try:
+        status = _run(argv)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        return _without_output(EXIT_CLOSED)
+    except OSError as error:
+        return _without_output(EXIT_FAILED) if _is_of_output(error) else _complain(_cannot(error), EXIT_USAGE)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # policies of one's own are named by import path
@@ -55,14 +69,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _terminated_as_interrupted():
             outcome = _application(arguments[0])(args=arguments, prog_name="twinserve", standalone_mode=False)
     except ConfigError as error:
-        typer.echo(f"twinserve: error: {error}", err=True)
-        return EXIT_FAILED if isinstance(error, RunError) else EXIT_USAGE
+        return _complain(str(error), EXIT_FAILED if isinstance(error, RunError) else EXIT_USAGE)
     except _usage_error() as error:
-        typer.echo(f"twinserve: error: {error.format_message()}", err=True)
-        return EXIT_USAGE
+        return _complain(error.format_message(), EXIT_USAGE)
     except MemoryError:
-        typer.echo(f"twinserve: error: {OUT_OF_MEMORY}", err=True)
-        return EXIT_FAILED
+        return _complain(OUT_OF_MEMORY, EXIT_FAILED)
+    except SystemExit:  # Typer's answer to a closed pipe
+        return _without_output(EXIT_CLOSED)
     except (KeyboardInterrupt, typer.Abort):
         outcome = EXIT_INTERRUPTED
     if outcome == EXIT_INTERRUPTED:
@@ -82,6 +95,31 @@ def _terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _complain(problem: str, status: int) -> int:
+    typer.echo(f"twinserve: error: {one_line(problem)}", err=True)
+    return status
+
+
+def _cannot(error: OSError) -> str:
+    """The one line for a file that no reader of ours had a word for."""
+    place = f"{error.filename}: " if error.filename is not None else ""
+    return f"{place}cannot be used: {error.strerror or error}; give a file or folder that can be read and written"
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether it was the terminal, pipe or file behind stdout that failed, which has no name."""
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF)
+
+
+def _without_output(status: int) -> int:
+    """Nothing can be printed any more, not even what Python prints when it ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if status == EXIT_FAILED:
+        return _complain("the output cannot be written: is the disk full? (what had finished stays)", status)
+    return status
 
 
 def _usage_error() -> type[Any]:

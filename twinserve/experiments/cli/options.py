@@ -17,6 +17,11 @@ Set: TypeAlias = Annotated[
 Out: TypeAlias = Annotated[Path, typer.Option(metavar="DIR", help="The folder that run folders are made in.")]
 Progress: TypeAlias = Annotated[bool, typer.Option("--progress/--no-progress", help="Show a progress bar.")]
 
+AllowImports: TypeAlias = Annotated[
+    bool,
+    typer.Option("--allow-imports", help="Import policies that a received file names: this runs the code it names."),
+]
+
 
 def read_overrides(
     settings: Iterable[str] | None, *, backend: str | None = None, decisions: bool = False

@@ -17,7 +17,8 @@ def plot(
     ] = None,
 ) -> None:
     """Draw latency CDFs and a timeline of a run, p99 latencies of a sweep, or step times of a profile."""
+    from twinserve.experiments.files.probe import below
     from twinserve.experiments.plots.folder import save_figures
 
-    for path in save_figures(folder, folder / "plots" if out is None else out):
+    for path in save_figures(folder, below(folder, "plots") if out is None else out):
         typer.echo(path)

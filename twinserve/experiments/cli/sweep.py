@@ -30,6 +30,7 @@ def sweep(
 
     It can be interrupted; run it again to continue. Exit status 1 when a point failed.
     """
+    from twinserve.experiments.files.probe import below
     from twinserve.experiments.files.progress import LateProgress
     from twinserve.experiments.settings.overrides import Override
     from twinserve.experiments.sweep.points import load_sweep
@@ -38,7 +39,7 @@ def sweep(
     wanted = (("executor.kind", executor), ("executor.workers", workers), ("report.plots", plots))
     own = [Override(key=key, value=value, source="command line") for key, value in wanted if value is not None]
     loaded = load_sweep(config, read_overrides(settings, backend=backend), own)
-    folder = out or Path("out") / loaded.name
+    folder = out or below(Path("out"), loaded.name)
     with LateProgress(loaded.name, "runs", enabled=progress) as bar:
         outcome = run_sweep(loaded, folder, bar.update)
     _report(loaded, outcome, folder)
@@ -46,6 +47,7 @@ def sweep(
 
 
 def _report(loaded: Sweep, outcome: SweepOutcome, folder: Path) -> None:
+    from twinserve.experiments.errors import one_line
     from twinserve.experiments.files.names import SUMMARY
     from twinserve.experiments.sweep.sweep_table import format_sweep
 
@@ -58,15 +60,16 @@ def _report(loaded: Sweep, outcome: SweepOutcome, folder: Path) -> None:
     if loaded.config.report.plots and loaded.swept and outcome.finished:
         _plot(folder)
     for point, error in outcome.failed:
-        typer.echo(f"failed: {point.label()}: {error}", err=True)
+        typer.echo(one_line(f"failed: {point.label()}: {error}"), err=True)
 
 
 def _plot(folder: Path) -> None:
     from twinserve.experiments.errors import ConfigError
+    from twinserve.experiments.files.probe import below
     from twinserve.experiments.plots.folder import save_figures
 
     try:
-        for path in save_figures(folder, folder / "plots"):
+        for path in save_figures(folder, below(folder, "plots")):
             typer.echo(f"plot: {path}")
     except ConfigError as error:
         typer.echo(f"no plots: {error.message}", err=True)

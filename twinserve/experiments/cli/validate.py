@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinserve.experiments.cli.options import Progress, Set, read_overrides
+from twinserve.experiments.cli.options import AllowImports, Progress, Set, read_overrides
 
 if TYPE_CHECKING:
-    from twinserve.experiments.settings.overrides import Override
     from twinserve.experiments.validation.cost_source import CostSource
+    from twinserve.experiments.validation.run_folders import RunReader
 
 
 def validate(
@@ -31,6 +32,7 @@ def validate(
         Path | None, typer.Option(metavar="DIR", help="Results; REAL_RUN/validation/COST_MODEL when not given.")
     ] = None,
     settings: Set = None,
+    allow_imports: AllowImports = False,
     progress: Progress = True,
 ) -> int:
     """Replay a real run's decisions byte for byte, and show where the errors of its simulation come from.
@@ -39,30 +41,31 @@ def validate(
     """
     from twinserve.experiments.errors import ConfigError
     from twinserve.experiments.files.names import CONFIG
+    from twinserve.experiments.files.probe import is_file, is_folder
     from twinserve.experiments.validation.cost_source import CostSource
+    from twinserve.experiments.validation.recorded import read_recorded_run
 
     overrides, source = read_overrides(settings), CostSource(calibration=calibration)
     source.check()
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise ConfigError("is no folder; give OUT/<run id>, or a folder of such folders", file=folder)
-    if (folder / CONFIG).is_file():
-        return _validate_run(folder, source, out, overrides, progress)
-    return _validate_folder(folder, source, out, overrides, progress)
+    read = partial(read_recorded_run, overrides=overrides, allow_imports=allow_imports)
+    if is_file(folder / CONFIG):
+        return _validate_run(folder, source, out, read, progress)
+    return _validate_folder(folder, source, out, read, progress)
 
 
-def _validate_run(
-    folder: Path, source: CostSource, out: Path | None, overrides: tuple[Override, ...], progress: bool
-) -> int:
+def _validate_run(folder: Path, source: CostSource, out: Path | None, read: RunReader, progress: bool) -> int:
     from twinserve.experiments.errors import RunError
+    from twinserve.experiments.files.probe import below
     from twinserve.experiments.files.progress import LateProgress
-    from twinserve.experiments.validation.recorded import read_recorded_run
     from twinserve.experiments.validation.validate import validate_run
     from twinserve.experiments.validation.validation_table import figure_table, parity_lines, step_table
     from twinserve.experiments.validation.write import write_validation
 
     with LateProgress(folder.name, "simulations", enabled=progress) as bar:
-        validation = validate_run(read_recorded_run(folder, overrides), source, bar.update)
-    paths = write_validation(validation, out or folder / "validation" / validation.cost_model)
+        validation = validate_run(read(folder), source, bar.update)
+    paths = write_validation(validation, out or below(folder, "validation", validation.cost_model))
     for line in parity_lines(validation):
         typer.echo(line)
     _print(figure_table(validation), step_table(validation))
@@ -74,17 +77,16 @@ def _validate_run(
     return 0
 
 
-def _validate_folder(
-    folder: Path, source: CostSource, out: Path | None, overrides: tuple[Override, ...], progress: bool
-) -> int:
+def _validate_folder(folder: Path, source: CostSource, out: Path | None, read: RunReader, progress: bool) -> int:
     from twinserve.experiments.files.names import VALIDATION_SUMMARY
+    from twinserve.experiments.files.probe import below
     from twinserve.experiments.files.progress import LateProgress
     from twinserve.experiments.validation.points_table import point_table
     from twinserve.experiments.validation.run_folders import validate_folder
 
-    out = out or folder / "validation" / source.label
+    out = out or below(folder, "validation", source.label)
     with LateProgress(folder.name, "runs", enabled=progress) as bar:
-        outcome = validate_folder(folder, source, out, overrides, bar.update)
+        outcome = validate_folder(folder, source, out, read, bar.update)
     if outcome.points:
         _print(point_table(outcome))
         typer.echo(

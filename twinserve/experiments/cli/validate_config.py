@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from twinserve.experiments.cli.options import Backend, Set, read_overrides
+from twinserve.experiments.cli.options import AllowImports, Backend, Set, read_overrides
 from twinserve.experiments.settings.overrides import Override
 
 
@@ -14,8 +14,9 @@ def validate_config(
     config: Annotated[str, typer.Argument(help="An experiment or sweep: a YAML file, or the name of a packaged one.")],
     backend: Backend = None,
     settings: Set = None,
+    allow_imports: AllowImports = False,
 ) -> None:
-    """Check a YAML file, its policies and its input files; nothing is run."""
+    """Check a YAML file, its policies and its input files; nothing is run, and no code is imported unless allowed."""
     from twinserve.experiments.settings.paths import find_config
     from twinserve.experiments.settings.yaml_loader import read_yaml
 
@@ -27,14 +28,16 @@ def validate_config(
 
         sweep = load_sweep(config, overrides)
         for point in sweep.points:
+            if not allow_imports:
+                point.experiment.refuse_imports()
             with point.experiment.errors_name_source():
                 engine_policies(point.experiment)
         typer.echo(f"{path}: valid; a sweep of {len(sweep.points)} runs over {', '.join(sweep.swept) or 'nothing'}")
         return
-    _validate_experiment(config, overrides)
+    _validate_experiment(config, overrides, allow_imports)
 
 
-def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
+def _validate_experiment(config: str, overrides: tuple[Override, ...], allow_imports: bool) -> None:
     from twinserve.experiments.backends.real import check_real
     from twinserve.experiments.backends.simulated import build_simulation
     from twinserve.experiments.config.combinations import combination_warnings
@@ -42,7 +45,7 @@ def _validate_experiment(config: str, overrides: tuple[Override, ...]) -> None:
     from twinserve.experiments.identity import identify
     from twinserve.experiments.run import build_requests
 
-    experiment = load_experiment(config, overrides)
+    experiment = load_experiment(config, overrides, allow_imports=allow_imports)
     with experiment.errors_name_source():
         workload = build_requests(experiment)
         identify(experiment, code="")  # finds missing input files

@@ -12,6 +12,7 @@ from twinserve.experiments.config.catalog import read_section
 from twinserve.experiments.config.engine import CudaGraphSizes
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.atomic import write_files, write_text
+from twinserve.experiments.files.probe import is_folder
 from twinserve.experiments.settings.schema import FromList, Knot, PositiveInt, Section, Term
 from twinserve.experiments.settings.yaml_loader import dump_yaml
 from twinserve.sched_core.dispatch import CaptureSizes, GraphMode
@@ -124,7 +125,7 @@ def check_destination(path: Path, option: str) -> None:
     """
     if path.suffix not in (".yaml", ".yml"):
         raise ConfigError("is no YAML file; call it NAME.yaml", file=path, key=option)
-    if path.is_dir():
+    if is_folder(path):
         raise ConfigError("is a folder; give the name of a file", file=path, key=option)
     write_files(path.parent, {})
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, ValidationError, create_model
+from pydantic import AfterValidator, Field, ValidationError, create_model
 
-from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.errors import ConfigError, shown
+from twinserve.experiments.files.probe import is_file
 from twinserve.experiments.settings.explain import explain, suggest
 from twinserve.experiments.settings.paths import packaged_configs, packaged_names, resolve
 from twinserve.experiments.settings.schema import FromList, Section
@@ -24,6 +25,11 @@ KEYS: Mapping[str, str] = MappingProxyType(
     {"hardware": "sim.cost_model.hardware", "models": "model.name", "calibrations": "sim.cost_model.file"}
 )
 """Folder of the catalogue -> the setting that names one of its files."""
+
+_BOUNDED: Mapping[Any, Any] = MappingProxyType(
+    {int: Annotated[int, Field(le=1 << 32)], float: Annotated[float, Field(le=1e15)]}
+)
+"""Far above any hardware or model; products of a few such numbers are finite."""
 
 SectionT = TypeVar("SectionT", bound=Section)
 ValueT = TypeVar("ValueT", Hardware, ModelConfig)
@@ -47,7 +53,7 @@ def load_model(name: str, dtype: str, base_dir: Path) -> ModelConfig:
         ConfigError: no such model, a file that is wrong, or a dtype without a known size.
     """
     if dtype not in DTYPE_BYTES:
-        raise ConfigError(f"got {dtype!r}; {suggest(dtype, list(DTYPE_BYTES))}", key="model.dtype")
+        raise ConfigError(f"got {shown(dtype)}; {suggest(dtype, list(DTYPE_BYTES))}", key="model.dtype")
     return _read(ModelConfig, catalog_file("models", name, base_dir), dtype=dtype)
 
 
@@ -61,10 +67,10 @@ def catalog_file(folder: str, name: str, base_dir: Path) -> Path:
         path = resolve(name, base_dir)
     else:
         path = packaged_configs() / folder / f"{slug(name)}.yaml"
-    if path.is_file():
+    if is_file(path):
         return path
     known = packaged_names(folder)
-    message = f"no {folder} file for {name!r}; {suggest(slug(name), known)} (or give the path of a YAML file)"
+    message = f"no {folder} file for {shown(name)}; {suggest(slug(name), known)} (or give the path of a YAML file)"
     raise ConfigError(message, key=KEYS.get(folder))
 
 
@@ -115,4 +121,4 @@ def _as_written(hint: Any) -> Any:
         return reduce(or_, map(_as_written, get_args(hint)))
     if isinstance(hint, type) and is_dataclass(hint):
         return Annotated[_section_of(hint), AfterValidator(lambda section: hint(**dict(section)))]
-    return hint
+    return _BOUNDED.get(hint, hint)

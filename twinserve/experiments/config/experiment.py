@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -60,6 +61,12 @@ class ExperimentConfig(Section):
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
     record: RecordSection = RecordSection()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tenants_get_a_strong_hash(cls, data: Any) -> Any:
+        """Where cache salts separate tenants, block hashes must resist collisions; a hash that is given stays."""
+        return _with_strong_hash(data) if isinstance(data, Mapping) and _has_salts(data.get("workload")) else data
+
     @model_validator(mode="after")
     def _backend_has_its_section(self) -> Self:
         if self.backend == "sim" and self.sim is None:
@@ -71,3 +78,17 @@ class ExperimentConfig(Section):
         """Whether a simulated run depends on the CUDA graphs that the real engine would choose by itself."""
         chosen = not self.engine.enforce_eager and self.engine.cuda_graph_sizes is None
         return chosen and self.sim is not None and self.sim.cost_model.kind == "roofline"
+
+
+def _has_salts(workload: Any) -> bool:
+    classes = workload.get("classes") if isinstance(workload, Mapping) else None
+    return isinstance(classes, list | tuple) and any(
+        isinstance(one, Mapping) and one.get("cache_salt") for one in classes
+    )
+
+
+def _with_strong_hash(data: Mapping[str, Any]) -> Any:
+    engine = data.get("engine", {})
+    if not isinstance(engine, Mapping) or "prefix_caching_hash_algo" in engine:
+        return data
+    return {**data, "engine": {**engine, "prefix_caching_hash_algo": "sha256"}}

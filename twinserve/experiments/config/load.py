@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from twinserve.experiments.config.experiment import ExperimentConfig
-from twinserve.experiments.config.policies import Makers, chosen, named, with_makers
-from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.config.policies import Makers, chosen, named, names_of, with_makers
+from twinserve.experiments.errors import ConfigError, shown
 from twinserve.experiments.settings.explain import explain
 from twinserve.experiments.settings.numeric_text import with_numbers
 from twinserve.experiments.settings.overrides import Override, apply_overrides
 from twinserve.experiments.settings.paths import find_config
+from twinserve.experiments.settings.plain_data import check_plain
 from twinserve.experiments.settings.yaml_loader import read_yaml
 from twinserve.sched_core.policies.choice import PolicyChoice
 
@@ -51,6 +52,18 @@ class Experiment:
         """Seam -> what makes its policy, for ``build_policies``."""
         return with_makers(chosen(self.config.engine), self.makers)
 
+    def refuse_imports(self) -> None:
+        """Nothing that the file alone names may be imported; overrides are the user's own word.
+
+        Raises:
+            ConfigError: naming the first policy that is an import path.
+        """
+        for seam, use in names_of(self.config.engine).items():
+            key = f"engine.{seam}"
+            if ":" in use and seam not in self.makers and not any(one.covers(key) for one in self.overrides):
+                message = f"{shown(use)} is code to be imported; give --allow-imports if you trust this file"
+                raise ConfigError(message, file=self.source, key=key)
+
     @contextmanager
     def errors_name_source(self) -> Iterator[None]:
         """Names the file, or the override, in errors that know the key only."""
@@ -62,8 +75,10 @@ class Experiment:
             raise
 
 
-def load_experiment(name: str, overrides: Sequence[Override] = ()) -> Experiment:
+def load_experiment(name: str, overrides: Sequence[Override] = (), *, allow_imports: bool = True) -> Experiment:
     """Read a file (or packaged configuration) and put the overrides in.
+
+    Without ``allow_imports`` a policy of the file's own is refused before any of its code is imported.
 
     Raises:
         ConfigError: one line that names the file (or the override), the key and what would be right.
@@ -72,7 +87,10 @@ def load_experiment(name: str, overrides: Sequence[Override] = ()) -> Experiment
     data = read_yaml(path)
     if "base" in data:
         raise ConfigError("is a sweep; run it with `twinserve sweep`", file=path)
-    return experiment_of(data, overrides, source=str(path), base_dir=path.parent)
+    experiment = experiment_of(data, overrides, source=str(path), base_dir=path.parent)
+    if not allow_imports:
+        experiment.refuse_imports()
+    return experiment
 
 
 def experiment_of(
@@ -87,6 +105,7 @@ def validate(
     model: type[SomeModel], data: Mapping[str, Any], *, source: str, overrides: Sequence[Override] = ()
 ) -> SomeModel:
     """``data`` as ``model``; an error names the override that set the offending key, if one did."""
+    check_plain(data, source=source)
     try:
         return _validate(model, data)
     except ValidationError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, create_model
 
-from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.errors import ConfigError, shown
 from twinserve.experiments.settings.explain import suggest
 from twinserve.experiments.settings.schema import Section
 from twinserve.sched_core.policies import registry
@@ -30,17 +30,19 @@ def _checked(seam: str, choice: Any) -> str | dict[str, Any]:
             the parameters is seen when the policy is built.
     """
     if not isinstance(choice, str | Mapping):
-        raise ValueError(f"got {choice!r}; should be a name, or a mapping {{{USE}: NAME, parameter: value}}")
+        raise ValueError(f"got {shown(choice)}; should be a name, or a mapping {{{USE}: NAME, parameter: value}}")
     use, parameters = _split(seam, choice)
     known = registry.names()[seam]
     module, colon, attribute = use.partition(":")
     if use not in known and not (colon and module and attribute):
-        raise ValueError(f"got {use!r}; {suggest(use, known)} (or an import path, my_package.policies:Mine)")
+        raise ValueError(f"got {shown(use)}; {suggest(use, known)} (or an import path, my_package.policies:Mine)")
     for name, value in parameters.items():
         if not isinstance(value, _PLAIN) and not (
             isinstance(value, list) and all(isinstance(v, _PLAIN) for v in value)
         ):
-            raise ValueError(f"{name} is {value!r}; should be a number, a text, true, false, null or a list of these")
+            raise ValueError(
+                f"{name} is {shown(value)}; should be a number, a text, true, false, null or a list of these"
+            )
     return {USE: use, **parameters} if parameters else use
 
 
@@ -50,7 +52,7 @@ def _split(seam: str, choice: str | Mapping[str, Any]) -> tuple[str, dict[str, A
     except PolicyError as error:
         raise ValueError(error.message) from error
     if not isinstance(use, str):
-        raise ValueError(f"got {use!r}; should be a name or an import path")
+        raise ValueError(f"got {shown(use)}; should be a name or an import path")
     return use, parameters
 
 

@@ -10,7 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files import names
 
+OURS = frozenset(value for name, value in vars(names).items() if name.isupper())
+"""Every file name of ours: a folder with one of them was made by us."""
 Writer = Callable[[Path], object]
 
 
@@ -82,8 +85,14 @@ def storage_error(path: Path, error: OSError) -> ConfigError:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete temporary files that killed processes of this machine left in ``folder``."""
+    """Delete temporary files that killed processes of this machine left in ``folder``, if it is one of ours.
+
+    It is when all that is visible in it, if anything, includes a file by one of our names.
+    """
     host = socket.gethostname()
+    visible = {path.name for path in folder.glob("[!.]*")}
+    if visible and not visible & OURS and not all(name.endswith(".parquet") for name in visible):
+        return
     with suppress(OSError):  # what cannot be removed harms nobody
         for leftover in sorted(folder.glob(f".*.{host}-*.tmp")):
             process = leftover.name.removesuffix(".tmp").rpartition("-")[2]

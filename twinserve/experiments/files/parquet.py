@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.errors import ConfigError, shown
+from twinserve.experiments.files.probe import is_file, is_there
 from twinserve.run_core.record import Column, Columns
 from twinserve.sched_core.plan import Ints, StepPlan
 
@@ -51,8 +52,8 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
     """
     from pyarrow import ArrowException
 
-    if not path.is_file():
-        raise ConfigError(f"{'is no file' if path.exists() else 'does not exist'}; {remedy}", file=path)
+    if not is_file(path):
+        raise ConfigError(f"{'is no file' if is_there(path) else 'does not exist'}; {remedy}", file=path)
     try:
         yield
     except (OSError, ArrowException) as error:
@@ -77,7 +78,7 @@ def check_columns(
         if others:
             row = next(row for row, value in enumerate(column) if type(value) in others)
             what = "text" if right is str else "a whole number"
-            raise ConfigError(f"row {row} holds {column[row]!r}; expected {what}", file=path, key=name)
+            raise ConfigError(f"row {row} holds {shown(column[row])}; expected {what}", file=path, key=name)
 
 
 # Arrow arrays are made from buffers: pyarrow's own conversion would import pandas, half the time of a small run.

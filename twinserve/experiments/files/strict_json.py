@@ -14,6 +14,14 @@ def dumps(data: Any) -> str:
     return json.dumps(plain(data), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
+def loads(text: str) -> Any:
+    """The value of a JSON text; raises ValueError also for what is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def plain(data: Any) -> Any:
     """``data`` in JSON's types only: tuples become lists, infinities "inf" and "-inf"."""
     if isinstance(data, Mapping):

@@ -8,11 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from twinserve.experiments.errors import shown
+
 Location = tuple[int | str, ...]
 Schema = Mapping[str, Any]
 
 _TAG_ERRORS = ("union_tag_invalid", "union_tag_not_found")
-_MAX_SHOWN = 60
+_MAX_WRONG = 200
+"""Longer words are compared by their beginning: the comparison is quadratic."""
 
 
 def explain(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[str, str]:
@@ -34,6 +37,7 @@ def explain(error: ValidationError, model: type[BaseModel], data: Any) -> tuple[
 
 def suggest(wrong: str, known: Sequence[str]) -> str:
     """``did you mean ...?`` where something is close, else the list of what is known."""
+    wrong = wrong[:_MAX_WRONG]
     containing = [name for name in known if wrong in name] if len(wrong) > 2 else []
     close = get_close_matches(wrong, known, n=1, cutoff=0.6) or containing
     return f"did you mean {close[0]}?" if close else f"known here: {', '.join(sorted(known)) or 'nothing'}"
@@ -68,24 +72,19 @@ def _message(detail: Any, path: Location, model: type[BaseModel], data: Any) -> 
             message = f"is missing; should be one of {_tags(model, path, data)}"
         case "union_tag_invalid":
             expected = [tag.strip().strip("'") for tag in detail["ctx"]["expected_tags"].split(",")]
-            message = f"got {detail['ctx']['tag']!r}; {suggest(str(detail['ctx']['tag']), expected)}"
+            message = f"got {shown(str(detail['ctx']['tag']))}; {suggest(str(detail['ctx']['tag']), expected)}"
         case "value_error":
             message = str(detail["ctx"]["error"])
         case "model_type" | "model_attributes_type" | "dict_type":
-            message = f"got {_shown(detail['input'])}; should be a mapping of keys"
+            message = f"got {shown(detail['input'])}; should be a mapping of keys"
         case _:
-            message = f"got {_shown(detail['input'])}; {_requirement(detail['msg'])}"
+            message = f"got {shown(detail['input'])}; {_requirement(detail['msg'])}"
     return message
 
 
 def _requirement(message: str) -> str:
     text = message.removeprefix("Input ").removeprefix("Value error, ")
     return text[0].lower() + text[1:]
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
 
 
 def _tags(model: type[BaseModel], path: Location, data: Any) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from twinserve.experiments.files.probe import expanded, is_there
+
 ALWAYS_A_PATH = "path"
 PATH_OR_NAME = ("file", "run", "hardware")
 """Keys whose value may also be a name from the catalogue; a path ends in .yaml, or is there."""
@@ -15,8 +17,8 @@ def located(key: str, value: Any, base_dir: Path) -> Path | None:
     """The path that ``value`` of the key named ``key`` means, relative to ``base_dir``; None when it is no path."""
     if not isinstance(value, str) or key not in (ALWAYS_A_PATH, *PATH_OR_NAME):
         return None
-    path = base_dir / Path(value).expanduser()
-    is_path = key == ALWAYS_A_PATH or path.suffix in (".yaml", ".yml") or path.exists()
+    path = base_dir / expanded(value, key)
+    is_path = key == ALWAYS_A_PATH or path.suffix in (".yaml", ".yml") or is_there(path)
     return path if is_path else None
 
 

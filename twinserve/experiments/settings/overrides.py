@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.errors import ConfigError, one_line, shown
+from twinserve.experiments.files.probe import expanded
 from twinserve.experiments.settings.yaml_loader import parse_yaml
+
+_MAX_SOURCE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ def parse_override(text: str) -> Override:
     A relative path in a key named ``path`` is relative to the current folder, as everywhere on a command line; in a
     YAML file it is relative to that file.
     """
-    source = f"--set {text}"
+    source = f"--set {one_line(text, _MAX_SOURCE)}"
     key, equals, value_text = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")):
@@ -45,7 +48,7 @@ def parse_override(text: str) -> Override:
 def override_of(key: str, value: Any, *, source: str) -> Override:
     """``value`` for ``key``, as ``parse_override`` means it."""
     if key.rpartition(".")[2] == "path" and isinstance(value, str):
-        value = str(Path.cwd() / Path(value).expanduser())
+        value = str(Path.cwd() / expanded(value, key))
     return Override(key=key, value=value, source=source)
 
 
@@ -63,7 +66,8 @@ def _set(section: dict[str, Any], path: list[str], override: Override) -> None:
         below = section.get(parent)
         if below is not None and not isinstance(below, Mapping):
             raise ConfigError(
-                f"{'.'.join(parents[:depth])} is {below!r}, which has no keys inside; {_remedy(parent, below, name)}",
+                f"{'.'.join(parents[:depth])} is {shown(below)}, which has no keys inside; "
+                f"{_remedy(parent, below, name)}",
                 file=override.source,
                 key=override.key,
             )
@@ -74,5 +78,7 @@ def _set(section: dict[str, Any], path: list[str], override: Override) -> None:
 
 def _remedy(parent: str, value: Any, name: str) -> str:
     """A name can stand for a mapping that has it under ``use``."""
-    mapping = f", or write {parent}: {{use: {value}, {name}: ...}} for a policy with parameters"
+    mapping = (
+        f", or write {parent}: {{use: {one_line(str(value), _MAX_SOURCE)}, {name}: ...}} for a policy with parameters"
+    )
     return "set a key of a section" + (mapping if isinstance(value, str) else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.probe import expanded, is_file, is_folder
 from twinserve.experiments.settings.explain import suggest
 
 PARTS = ("models/", "hardware/", "calibrations/")
@@ -22,14 +23,14 @@ def find_config(name: str) -> Path:
     Raises:
         ConfigError: there is no such file.
     """
-    given = Path(name).expanduser()
-    if given.is_file():
+    given = expanded(name)
+    if is_file(given):
         return given.absolute()
     inside = packaged_configs() / name.removeprefix("configs/")
     for candidate in (inside, inside.with_name(f"{inside.name}.yaml")):
-        if not given.is_absolute() and candidate.is_file():
+        if not given.is_absolute() and is_file(candidate):
             return candidate
-    what = "is a folder" if given.is_dir() else "does not exist"
+    what = "is a folder" if is_folder(given) else "does not exist"
     known = suggest(_stem(name), packaged_experiments())
     raise ConfigError(f"{what}; give a YAML file or a packaged one ({known})", file=name or "''")
 
@@ -51,4 +52,4 @@ def _stem(name: str) -> str:
 
 def resolve(path: str, base_dir: Path) -> Path:
     """A path written in a YAML file: absolute, ``~``, or relative to the folder of that file."""
-    return base_dir / Path(path).expanduser()
+    return base_dir / expanded(path)

@@ -8,12 +8,33 @@ from typing import Any
 
 import yaml
 
-from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.errors import MAX_VALUE, ConfigError, shown
 from twinserve.experiments.settings.plain_numbers import yaml_float, yaml_int
+
+MAX_DEPTH = 30
+"""Levels of a YAML file; an experiment has about eight."""
+MAX_BYTES = 2 << 20
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader (YAML 1.1) plus YAML 1.2 floats, minus silent duplicates, non-text keys, odd numbers."""
+    """PyYAML's safe loader with the numbers of YAML 1.2, minus all that an experiment has no use for.
+
+    Refused: duplicate keys, keys that are no text, aliases and anchors, tags, and deep nesting.
+    """
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        _refuse_extras(event)
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise yaml.composer.ComposerError(
+                None, None, f"nested more than {MAX_DEPTH} levels deep; an experiment has few", event.start_mark
+            )
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -21,17 +42,26 @@ class _Loader(yaml.SafeLoader):
             key = _key_text(key_node)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"duplicate key {key!r}; keep one of them", key_node.start_mark
+                    None, None, f"duplicate key {shown(key)}; keep one of them", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
 
+def _refuse_extras(event: Any) -> None:
+    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+        problem = "aliases and anchors (*name, &name) are not supported; write the value out"
+        raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+    if getattr(event, "tag", None) is not None:
+        problem = "tags (!name) are not supported; write the plain value"
+        raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+
+
 def _key_text(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode) and node.tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
         return str(node.value)
-    shown = node.value if isinstance(node, yaml.ScalarNode) else "a list or mapping"
-    message = f"{shown} is not a key; keys are words (put quotes around it if it is meant as text)"
+    text = str(node.value) if isinstance(node, yaml.ScalarNode) else "a list or mapping"
+    message = f"{text[:MAX_VALUE]} is not a key; keys are words (put quotes around it if it is meant as text)"
     raise yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
@@ -47,7 +77,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", yaml_float)
 for _kind in (_Loader, _Dumper):  # the writer quotes text that the reader would take for a number
     _kind.add_implicit_resolver(
         "tag:yaml.org,2002:float",
-        re.compile(r"^[-+]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)[eE][-+]?\d+$"),
+        re.compile(r"^[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"),
         list("-+.0123456789"),
     )
     _kind.add_implicit_resolver(
@@ -62,9 +92,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: the file cannot be read, is not YAML, repeats a key, or holds no mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        size = path.stat().st_size
+        text = path.read_text(encoding="utf-8") if size <= MAX_BYTES else ""
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {_reason(error)}; give a readable YAML file", file=path) from error
+    if size > MAX_BYTES:
+        raise ConfigError(f"has {size:,} bytes; a YAML file here has at most {MAX_BYTES:,}", file=path)
     data = parse_yaml(text, source=path)
     if data is None:
         raise ConfigError("is empty; expected keys such as `workload:`", file=path)
@@ -81,9 +114,8 @@ def parse_yaml(text: str, *, source: str | Path) -> Any:
         raise ConfigError(_problem(error), file=source) from error
     except RecursionError as error:
         raise ConfigError("not valid YAML: nested too deeply; an experiment has few levels", file=source) from error
-    except (ValueError, KeyError, AttributeError) as error:  # a date such as 2023-13-45; tags: !!bool maybe
-        problem = str(error) if isinstance(error, ValueError) else "a tag (!!...) on a value that it does not fit"
-        raise ConfigError(f"not valid YAML: {problem}; put quotes around text", file=source) from error
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:  # a date such as 2023-13-45
+        raise ConfigError(f"not valid YAML: {error}; put quotes around text", file=source) from error
 
 
 def dump_yaml(data: dict[str, Any]) -> str:
@@ -95,7 +127,7 @@ def _problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-    ours = "duplicate key" in problem or "not a key" in problem
+    ours = any(part in problem for part in ("duplicate key", "not a key", "not supported", "nested more", "digits"))
     return f"{where}{problem}" if ours else f"{where}not valid YAML: {problem}"
 
 

@@ -98,11 +98,11 @@ def first_quoted_from_cache(run: RecordedRun) -> int | None:
         return None
     requests = run.record.requests
     cached = dict(zip(requests["request_id"], requests["num_cached_tokens"], strict=True))
-    lengths = dict(zip(requests["request_id"], requests["output_len"], strict=True))
+    recorded = set(np.asarray(run.record.tokens["request_id"]).tolist())
     specs = {spec.request_id: spec for spec in run.workload.requests}
     for request_id, turn in sorted(run.workload.follow_ups.items()):
         start = _answer_start(specs[request_id], specs[turn.after])
-        if start is not None and lengths.get(turn.after) and (cached.get(request_id) or 0) > start:
+        if start is not None and turn.after in recorded and (cached.get(request_id) or 0) > start:
             return turn.after
     return None
 

@@ -98,6 +98,8 @@ def check_log(run: RecordedRun) -> Columns | None:
     log = run.decisions
     if log is not None and list(log["step_id"]) != list(run.record.steps["step_id"]):
         raise ConfigError(f"has other steps than {STEPS}; run the experiment again", file=run.folder / DECISIONS)
+    if log is not None and any(len(column) != len(log["step_id"]) for column in log.values()):
+        raise ConfigError("has columns of other lengths; run the experiment again", file=run.folder / DECISIONS)
     return log
 
 

@@ -11,6 +11,7 @@ from twinserve.experiments.config.experiment import ExperimentConfig
 from twinserve.experiments.config.load import Experiment, load_experiment
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.names import CONFIG, MANIFEST, RESULT, STEPS
+from twinserve.experiments.files.probe import is_file
 from twinserve.experiments.identity import digest
 from twinserve.experiments.run import build_requests
 from twinserve.experiments.settings.overrides import Override
@@ -48,14 +49,16 @@ class RecordedRun:
         return None not in self.record.steps["device_ns"]
 
 
-def read_recorded_run(folder: Path, overrides: Sequence[Override] = ()) -> RecordedRun:
+def read_recorded_run(folder: Path, overrides: Sequence[Override] = (), *, allow_imports: bool = False) -> RecordedRun:
     """The finished real run in ``folder``; ``overrides`` change its configuration, such as where its trace is now.
+
+    The configuration of a received folder is data: a policy of its own is refused unless ``allow_imports``.
 
     Raises:
         ConfigError: ``folder`` is not that of a finished real run, a file is damaged, or the workload's files are
             missing or not those of the run.
     """
-    experiment = _experiment(folder, overrides)
+    experiment = _experiment(folder, overrides, allow_imports)
     run, manifest = read_run_folder(folder), read_manifest(folder)
     record = run.record
     _check_record(record, folder)
@@ -75,15 +78,15 @@ def read_recorded_run(folder: Path, overrides: Sequence[Override] = ()) -> Recor
     )
 
 
-def _experiment(folder: Path, overrides: Sequence[Override]) -> Experiment:
-    if not (folder / CONFIG).is_file():
+def _experiment(folder: Path, overrides: Sequence[Override], allow_imports: bool) -> Experiment:
+    if not is_file(folder / CONFIG):
         message = f"is not the folder of a run ({CONFIG} is missing); give OUT/<run id>, or a folder of such folders"
         raise ConfigError(message, file=folder)
-    experiment = load_experiment(str(folder / CONFIG), overrides)
+    experiment = load_experiment(str(folder / CONFIG), overrides, allow_imports=allow_imports)
     if experiment.config.backend != "real":
         message = "is a simulated run; give the folder of a `twinserve run --backend real --decisions`"
         raise ConfigError(message, file=folder, key="backend")
-    if not (folder / RESULT).is_file() or not is_run_folder(folder):
+    if not is_file(folder / RESULT) or not is_run_folder(folder):
         raise ConfigError(f"the run is not finished ({RESULT} is missing); run it again", file=folder)
     return experiment
 
@@ -100,7 +103,9 @@ def _check_record(record: RunRecord, folder: Path) -> None:
 
 
 def _check_inputs(experiment: Experiment, manifest: Mapping[str, Any]) -> None:
-    known = manifest.get("inputs") or {}
+    known = manifest.get("inputs")
+    if not isinstance(known, Mapping):
+        return
     for number, path in enumerate(workload_files(experiment.config.workload, experiment.base_dir)):
         recorded = known.get(f"workload.{number}")
         if recorded is not None and digest(path, "workload") != recorded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,19 @@ from twinserve.experiments.backends.backend_run import Progress
 from twinserve.experiments.errors import ConfigError
 from twinserve.experiments.files.csv_file import CsvRow, write_csv
 from twinserve.experiments.files.names import VALIDATION_SUMMARY
+from twinserve.experiments.files.probe import below
 from twinserve.experiments.plots.describe import value_label
 from twinserve.experiments.plots.error_bars import plot_point_errors
 from twinserve.experiments.plots.style import save
-from twinserve.experiments.settings.overrides import Override
 from twinserve.experiments.store.run_folder import find_run_folders, read_config
 from twinserve.experiments.validation.cost_source import CostSource
-from twinserve.experiments.validation.recorded import read_recorded_run
+from twinserve.experiments.validation.recorded import RecordedRun, read_recorded_run
 from twinserve.experiments.validation.validate import Validation, validate_run
 from twinserve.experiments.validation.validation_table import figure_label
 from twinserve.experiments.validation.write import write_validation
 
+RunReader = Callable[[Path], RecordedRun]
+"""``read_recorded_run`` with the user's overrides, and with what the user trusts."""
 PICTURE = "validation.png"
 SHOWN = ("output_throughput", "p99_ttft_ms", "p99_tpot_ms", "p99_itl_ms")
 """The figures that the picture and the table on the screen show."""
@@ -68,7 +70,11 @@ class FolderOutcome:
 
 
 def validate_folder(
-    folder: Path, source: CostSource, out: Path, overrides: Sequence[Override] = (), on_progress: Progress | None = None
+    folder: Path,
+    source: CostSource,
+    out: Path,
+    read: RunReader = read_recorded_run,
+    on_progress: Progress | None = None,
 ) -> FolderOutcome:
     """Validate the real runs in ``folder`` (two levels deep) into ``out/<run id>``, with a summary in ``out``.
 
@@ -82,7 +88,7 @@ def validate_folder(
         raise ConfigError(f"{what}; give a folder of `twinserve run --backend real --decisions`", file=folder)
     outcome = FolderOutcome(num_real=len(real), num_simulated=len(found) - len(real))
     for done, run in enumerate(real, start=1):
-        _add(outcome, run, source, out, overrides)
+        _add(outcome, run, source, out, read)
         if on_progress is not None:
             on_progress(done, len(real))
     _write(outcome, source, out)
@@ -96,14 +102,15 @@ def _backend(folder: Path) -> Any:
         return None
 
 
-def _add(outcome: FolderOutcome, folder: Path, source: CostSource, out: Path, overrides: Sequence[Override]) -> None:
+def _add(outcome: FolderOutcome, folder: Path, source: CostSource, out: Path, read: RunReader) -> None:
     try:
-        run = read_recorded_run(folder, overrides)
+        run = read(folder)
+        place = below(out, run.run_id)
         validation = validate_run(run, source)
     except ConfigError as error:
         outcome.failed.append((folder, str(error)))
         return
-    write_validation(validation, out / run.run_id)
+    write_validation(validation, place)
     point = _point(validation)
     outcome.points.append(point)
     if point.failure is not None:

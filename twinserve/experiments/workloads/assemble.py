@@ -56,6 +56,7 @@ def _requests(
             arrival_ns=arrival_ns,
             priority=chosen.priority,
             client=chosen.client or client,
+            cache_salt=chosen.cache_salt,
             predicted_output_len=prediction,
             output_stream=rows.output_streams.get(request_id),
             sampling=sampling,

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.probe import is_file, is_folder
 from twinserve.experiments.settings.paths import resolve
 
 
@@ -28,7 +29,7 @@ def require_file(path: str, base_dir: Path, key: str) -> Path:
         ConfigError: naming ``key`` when there is no such file.
     """
     found = resolve(path, base_dir)
-    if not found.is_file():
-        what = "is a folder" if found.is_dir() else "does not exist"
+    if not is_file(found):
+        what = "is a folder" if is_folder(found) else "does not exist"
         raise ConfigError(f"{found} {what}; give an existing file, for example with --set {key}=FILE", key=key)
     return found

@@ -10,11 +10,15 @@ from twinserve.experiments.settings.schema import MAX_COUNT, FromList, PositiveF
 
 
 class ClientClass(Section):
-    """A share of the requests, in proportion to ``weight``, with a client name and a priority (smaller is first)."""
+    """A share of the requests, in proportion to ``weight``, with a client name and a priority (smaller is first).
+
+    Requests find only blocks of their own ``cache_salt`` in the prefix cache: give each tenant one.
+    """
 
     client: str = ""
     priority: Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)] = 0
     weight: PositiveFloat = 1.0
+    cache_salt: str = ""
 
 
 class Abort(Section):

@@ -6,7 +6,7 @@ A folder holds two files per client, as alibaba/ServeGen ships them: ``chunk-N-t
 
 from __future__ import annotations
 
-import json
+import re
 from ast import literal_eval
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +16,17 @@ import numpy as np
 from pydantic import Field
 
 from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.files.probe import is_file
+from twinserve.experiments.files.strict_json import loads
 from twinserve.experiments.settings.paths import resolve
-from twinserve.experiments.settings.schema import FromList, NonNegativeInt, PositiveFloat, PositiveInt, Seconds
+from twinserve.experiments.settings.schema import (
+    MAX_COUNT,
+    FromList,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Seconds,
+)
 from twinserve.experiments.workloads.arrivals import NS_PER_S
 from twinserve.experiments.workloads.formats.reading import Columns, read_csv, seconds
 from twinserve.experiments.workloads.options import RequestOptions
@@ -30,6 +39,9 @@ WINDOW_S = 600.0
 """How long one line of a client's trace lasts."""
 
 _MAX_REQUESTS = 10_000_000
+
+_TRACE_NAME = re.compile(r"chunk-([0-9]{1,9})-trace\.csv")
+_FEW_ROUNDS = 64
 
 _WINDOW_COLUMNS = ("start", "rate", "cv", "pattern", "shape", "scale")
 
@@ -55,13 +67,13 @@ class ServeGenConfig(RequestOptions):
             ConfigError: the folder or a file does not exist.
         """
         folder = resolve(self.path, base_dir)
-        found = sorted(int(path.stem.split("-")[1]) for path in folder.glob("chunk-*-trace.csv"))
+        found = sorted(int(found[1]) for path in _listed(folder) if (found := _TRACE_NAME.fullmatch(path.name)))
         if not found:
             raise ConfigError(f"{folder} has no chunk-N-trace.csv; give a folder of ServeGen", key="workload.path")
         names = self.clients or found
         files = {n: (folder / f"chunk-{n}-trace.csv", folder / f"chunk-{n}-dataset.json") for n in names}
         for path in (path for pair in files.values() for path in pair):
-            if not path.is_file():
+            if not is_file(path):
                 known = ", ".join(map(str, found))
                 raise ConfigError(f"{path} does not exist; clients here: {known}", key="workload.clients")
         return files
@@ -119,14 +131,28 @@ def _gaps_until(end_s: float, windows: Columns, at: int, generator: np.random.Ge
     if not pattern:
         return np.empty(0)
     batch = 16 + int(min(1.2 * end_s * windows.columns["rate"][at], _MAX_REQUESTS))
-    times = np.empty(0)
-    while not len(times) or times[-1] < end_s:
-        if len(times) > _MAX_REQUESTS:
+    parts, last, drawn = [np.empty(0)], 0.0, 0
+    while not drawn or last < end_s:
+        if drawn > _MAX_REQUESTS:
             problem = f"one client sends over {_MAX_REQUESTS:,} requests in ten minutes; lower workload.rate_scale"
             raise ConfigError(problem, file=windows.path, key=f"line {windows.lines[at]}")
         gaps = scale * generator.weibull(shape, batch) if pattern == "Weibull" else generator.gamma(shape, scale, batch)
-        times = np.concatenate([times, (times[-1] if len(times) else 0.0) + np.cumsum(gaps)])
+        parts.append(last + np.cumsum(gaps))
+        last, drawn = float(parts[-1][-1]), drawn + batch
+        if len(parts) > _FEW_ROUNDS:  # the rate is far below what the gaps give
+            batch = min(2 * batch, _MAX_REQUESTS)
+    times = np.concatenate(parts)
     return times[times < end_s]
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        problem = f"{folder} cannot be read: {error.strerror}; give a folder of ServeGen"
+        raise ConfigError(problem, key="workload.path") from error
 
 
 def _pattern(text: str) -> str:
@@ -151,7 +177,7 @@ class _Lengths:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = loads(path.read_text(encoding="utf-8"))
             self._by_start: Mapping[int, Any] = {int(start): entry for start, entry in sorted(data.items())}
         except (OSError, ValueError, AttributeError) as error:
             raise ConfigError(f"not a ServeGen dataset ({error}); get the file again", file=path) from None
@@ -169,7 +195,19 @@ class _Lengths:
         try:
             weights = literal_eval(entry[name])  # upstream writes the mapping as Python source
             values = np.array(list(weights.keys()), dtype=np.int64)
+            if values.ndim != 1 or not (values <= MAX_COUNT).all():
+                raise ValueError("lengths are whole numbers up to 2**40")
             drawn = weighted_choice(np.array(list(weights.values()), dtype=np.float64), size, generator)
-        except (KeyError, TypeError, ValueError, SyntaxError, AttributeError, IndexError) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            SyntaxError,
+            AttributeError,
+            IndexError,
+            ArithmeticError,
+            RecursionError,
+            MemoryError,
+        ) as error:
             raise ConfigError(f"{name} is no mapping of lengths to weights ({error})", file=self._path) from None
         return np.maximum(values[drawn], np.int64(1))

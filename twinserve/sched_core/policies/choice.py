@@ -84,6 +84,35 @@ def construct(
         raise PolicyError(f"{shown}{_plain(error)}", seam=seam, parameter=parameter) from error
 
 
+def checked(seam: str, policy: Any, protocol: type[Any]) -> Any:
+    """``policy``, which must have the methods of its seam's ``protocol``.
+
+    Raises:
+        PolicyError: one is missing, or cannot be called with as many arguments as it will be.
+    """
+    kind = type(policy).__name__
+    for name, wanted in vars(protocol).items():
+        if name.startswith("_") or not callable(wanted):
+            continue
+        method = getattr(policy, name, None)
+        expected = [*signature(wanted).parameters][1:]
+        if not callable(method):
+            raise PolicyError(f"{kind} is no {seam}: it has no method {name}({', '.join(expected)})", seam=seam)
+        if not _can_take(method, len(expected)):
+            raise PolicyError(f"{kind}.{name} should take ({', '.join(expected)})", seam=seam)
+    return policy
+
+
+def _can_take(method: Callable[..., Any], count: int) -> bool:
+    try:
+        signature(method).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # a method in C may say nothing
+        return True
+    return True
+
+
 def takes_estimator(maker: Maker) -> bool:
     """Whether the constructor has a parameter called ``estimator``."""
     return ESTIMATOR in _signature(maker)

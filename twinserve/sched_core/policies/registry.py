@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from twinserve.sched_core.policies import admission, budget, composition, order, victim
-from twinserve.sched_core.policies.choice import PolicyChoice, PolicyError, construct, resolve, takes_estimator
+from twinserve.sched_core.policies.choice import PolicyChoice, PolicyError, checked, construct, resolve, takes_estimator
 from twinserve.sched_core.policies.interfaces import (
     AdmissionControl,
     BatchComposition,
@@ -53,6 +53,16 @@ BUILT_IN: Mapping[str, Mapping[str, type[Any]]] = MappingProxyType(
 )
 """Seam -> name -> class."""
 
+_PROTOCOLS: Mapping[str, type[Any]] = MappingProxyType(
+    {
+        "policy": BatchComposition,
+        "order": QueueOrder,
+        "victim": VictimChoice,
+        "budget": TokenBudget,
+        "admission": AdmissionControl,
+    }
+)
+
 DEFAULTS: Mapping[str, str] = MappingProxyType({seam: next(iter(known)) for seam, known in BUILT_IN.items()})
 """Seam -> the name that stands for it where nothing is chosen: vLLM's behaviour."""
 
@@ -70,8 +80,8 @@ def build_policies(*, estimator: StepTimeEstimator | None = None, **choices: Pol
     ``use`` (any of these) and keyword parameters. One that takes ``estimator`` is given the step-time estimator.
 
     Raises:
-        PolicyError: an unknown seam, name or parameter, a parameter that is missing or that the policy refuses, or a
-            policy that takes an estimator where there is none.
+        PolicyError: an unknown seam, name or parameter, a parameter that is missing or that the policy refuses, a
+            policy that takes an estimator where there is none, or one that lacks a method of its seam.
     """
     unknown = choices.keys() - BUILT_IN.keys()
     if unknown:
@@ -79,7 +89,7 @@ def build_policies(*, estimator: StepTimeEstimator | None = None, **choices: Pol
         raise PolicyError(f"there is no such seam; known: {', '.join(BUILT_IN)}", seam=seam)
     chosen = {**DEFAULTS, **choices}
     built = {
-        part.name: construct(seam, chosen[seam], BUILT_IN[seam], estimator)
+        part.name: checked(seam, construct(seam, chosen[seam], BUILT_IN[seam], estimator), _PROTOCOLS[seam])
         for part, seam in zip(fields(Policies), BUILT_IN, strict=True)
     }
     return Policies(**built)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from twinserve.experiments.errors import ConfigError
+from twinserve.experiments.errors import ConfigError, shown
+from twinserve.experiments.files.strict_json import loads
 from twinserve.experiments.settings.plain_numbers import count_text, decimal_number
 from twinserve.experiments.settings.schema import MAX_COUNT
 
@@ -126,10 +126,10 @@ def read_json_lines(path: Path, parsers: Mapping[str, Parser]) -> Columns:
             if line == 1 and text.lstrip().startswith("["):
                 raise ConfigError(f"is one JSON list; {_ONE_OBJECT_A_LINE}", file=path)
             try:
-                value = json.loads(text)
-            except json.JSONDecodeError as error:
+                value = loads(text)
+            except ValueError as error:
                 hint = "is it cut off? is `format` right?"
-                problem = f"not valid JSON ({error.msg}); mend or remove the line ({hint})"
+                problem = f"not valid JSON ({getattr(error, 'msg', error)}); mend or remove the line ({hint})"
                 raise ConfigError(problem, file=path, key=f"line {line}") from None
             if not isinstance(value, dict):
                 raise ConfigError("expected a JSON object; is `format` right?", file=path, key=f"line {line}")
@@ -183,8 +183,8 @@ def _parse(path: Path, line: int, name: str, value: Any, parse: Parser, hint: st
     try:
         return parse(value)
     except ValueError as error:
-        shown = "missing" if value is None else repr(value)[:60]
-        problem = f"{name} is {shown}; {error}{hint if value is None else ''}"
+        text = "missing" if value is None else shown(value)
+        problem = f"{name} is {text}; {error}{hint if value is None else ''}"
         raise ConfigError(problem, file=path, key=f"line {line}") from None
 
 
