@@ -28,6 +28,13 @@ FORMATS = {
     "llmservingsim": "llmservingsim.jsonl",
     "timed_trace": "timed_trace.jsonl",
 }
+OPTIONS = {
+    "burstgpt": {"zero_output": "drop"},
+    "lengths": {"arrival": {"process": "all_at_once"}},
+    "timed_trace": {
+        "timed_trace": {"timestamp": "t", "input_length": "in", "output_length": "out", "hash_ids": "blocks"}
+    },
+}
 CELLS = (
     "",
     "-1",
@@ -38,6 +45,10 @@ CELLS = (
     "nan",
     "1_0",
     "1.5",
+    "0",
+    "7",
+    "1000",
+    "2.0",
     "\x1b",
     "\ud800",
     '"',
@@ -105,7 +116,7 @@ def test_traces(judge, number):
         else:
             victim = judge.folder / FORMATS[kind]
             shutil.copyfile(DATA / "traces" / FORMATS[kind], victim)
-            keys = {"kind": "trace", "path": str(victim), "format": kind}
+            keys = {"kind": "trace", "path": str(victim), "format": kind, **OPTIONS.get(kind, {})}
         victim.write_text(_damaged_cells(victim.read_text(), random), encoding="utf-8", errors="surrogatepass")
         judge((kind, seed), "validate-config", write(judge.folder, small() | {"workload": keys}))
 

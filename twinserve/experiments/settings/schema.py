@@ -24,6 +24,8 @@ PositiveFloat = Annotated[float, Field(gt=0, le=1e12)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 PositiveInt = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+RequestCount = Annotated[int, Field(ge=1, le=100_000_000)]
+"""As many requests as can be made up: each takes some hundred bytes."""
 Seconds = Annotated[float, Field(ge=0, le=1e8)]
 """Up to three years: in nanoseconds, and multiplied by what random numbers there are, they fit 63 bits."""
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from twinserve.experiments.settings.schema import PositiveInt, Section
+from twinserve.experiments.settings.schema import RequestCount, Section
 from twinserve.experiments.workloads.arrivals import to_ns
 from twinserve.experiments.workloads.fields import PositiveOrInf
 from twinserve.experiments.workloads.options import RequestOptions
@@ -37,7 +37,7 @@ class NoteBenchConfig(RequestOptions):
     """
 
     kind: Literal["note_bench"]
-    num_prompts: PositiveInt = 256
+    num_prompts: RequestCount = 256
     arrival: NoteArrivals
     exact_token_ids: bool = False
 

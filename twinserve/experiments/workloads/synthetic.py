@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from twinserve.experiments.settings.schema import PositiveInt
+from twinserve.experiments.settings.schema import RequestCount
 from twinserve.experiments.workloads.arrivals import ArrivalConfig, arrival_times_ns
 from twinserve.experiments.workloads.conversations import Conversations, Sessions, SharedPrefix, prefix_segments, spans
 from twinserve.experiments.workloads.lengths import LengthConfig, draw_lengths
@@ -26,7 +26,7 @@ class SyntheticConfig(RequestOptions):
     """
 
     kind: Literal["synthetic"]
-    num_prompts: PositiveInt = 1000
+    num_prompts: RequestCount = 1000
     input_len: LengthConfig
     output_len: LengthConfig
     arrival: ArrivalConfig
