@@ -143,10 +143,10 @@ def folders(tmp_path_factory):
     path = write(root, sweep, "sweep.yaml")
     assert main(["sweep", str(path), "--out", str(root / "sweep"), "--no-progress", "--no-plots"]) == 0
     return {
-        "run": (next(out.iterdir()), (("plot", "{}"), ("validate", "{}"), ("calibrate", "{}", "-o", "c.yaml"))),
+        "run": (next(out.iterdir()), (("plot", "{}"), ("calibrate", "{}", "-o", "c.yaml"), ("validate", "{}"))),
         "sweep": (root / "sweep", (("plot", "{}"), ("validate", "{}"))),
         "real run": (write_run(root / "real", count=30), (("calibrate", "{}", "-o", "c.yaml"), ("validate", "{}"))),
-        "profile": (write_profile(root / "profile", repeats=2), (("calibrate", "{}", "-o", "c.yaml"), ("plot", "{}"))),
+        "profile": (write_profile(root / "profile", repeats=2), (("plot", "{}"), ("calibrate", "{}", "-o", "c.yaml"))),
         "kernels": (copy_kernels(root / "kernels"), (("calibrate", "{}", "-o", "c.yaml", "--num-blocks", "100"),)),
     }
 
@@ -160,7 +160,7 @@ def test_folders(judge, folders, number):
         copy = judge.folder / "received"
         shutil.copytree(good, copy, dirs_exist_ok=True)
         _damage_folder(copy, random)
-        command = random.choice(commands)
+        command = random.choice(commands if random.random() < 0.3 else commands[-1:])  # a picture takes long
         judge((kind, seed, command), *(part.format(copy) for part in command))
         shutil.rmtree(copy)
 

@@ -58,7 +58,7 @@ class _Short(Repr):
         super().__init__()
         self.maxlevel = 4
         self.maxdict = self.maxlist = self.maxtuple = self.maxset = 8
-        self.maxstring = self.maxother = MAX_VALUE
+        self.maxstring = self.maxother = 4 * MAX_VALUE
 
     def repr_int(self, value: int, level: int) -> str:  # noqa: ARG002 - the signature of Repr
         bits = value.bit_length()

@@ -123,7 +123,9 @@ def test_a_folder_that_is_interrupted_keeps_what_had_finished(twinserve, sweep_f
 def test_a_calibration_that_is_made_after_the_run_is_found(twinserve, tmp_path):
     pytest.importorskip("torch")
     run = run_real(tmp_path, sim={"cost_model": {"kind": "calibration", "file": "later.yaml"}})
-    assert f"no calibrations file for '{tmp_path / 'later.yaml'}'" in twinserve("validate", run).line
+    line = twinserve("validate", run).line
+    assert "no calibrations file for" in line
+    assert "/later.yaml'" in line
     calibration = read_yaml(packaged_configs() / "calibrations" / f"{CALIBRATION}.yaml")
     write(tmp_path, calibration, "later.yaml")
     assert twinserve("validate", run).code == 0
@@ -142,7 +144,7 @@ def test_the_trace_of_a_run_is_found_again_or_asked_for(twinserve, tmp_path):
     elsewhere = lengths.rename(tmp_path / "moved.csv")
     missing = twinserve("validate", run)
     assert missing.code == 2
-    assert f"{lengths} does not exist; give an existing file" in missing.line
+    assert "/lengths.csv does not exist; give an existing file" in missing.line
     assert twinserve("validate", run, "--set", f"workload.input_len.path={elsewhere}").code == 0
     lengths.write_text("tokens\n5\n6\n")
     changed = twinserve("validate", run)

@@ -70,7 +70,7 @@ def catalog_file(folder: str, name: str, base_dir: Path) -> Path:
     if is_file(path):
         return path
     known = packaged_names(folder)
-    message = f"no {folder} file for {shown(name)}; {suggest(slug(name), known)} (or give the path of a YAML file)"
+    message = f"no {folder} file for {shown(name, 200)}; {suggest(slug(name), known)} (or give the path of a YAML file)"
     raise ConfigError(message, key=KEYS.get(folder))
 
 
