@@ -36,7 +36,7 @@ RECIPES, METRICS = ((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") f
 EXAMPLES = re.findall(r"```(?:python|yaml)\n# ([^\n]+)\n(.*?)```", RECIPES, re.DOTALL)
 MODULES = ("my_policies", "my_parameters", "my_budget", "my_reader", "bursts", "quadratic", "replicas")
 LATENCY_KEY = re.compile(
-    r"(?:mean_|median_|std_|p[\d.]+_)?(ttft|tpot|itl|e2el|queue_time|client_queue_time)(_ms|_count)"
+    r"(?:mean_|median_|std_|p[\d.]+_)?(ttft|tpot|itl|e2el|queue_time|client_queue_time)(?:_from_sending)?(_ms|_count)"
 )
 SMALL: Mapping[str, Any] = {
     "name": "recipe",

@@ -92,7 +92,7 @@ def test_a_wrong_model_file_is_one_line(tmp_path, changes, complaint):
     path = write(tmp_path, MADE_UP | changes, "made_up.yaml")
     with pytest.raises(ConfigError) as error:
         load_model("made_up.yaml", "float32", tmp_path)
-    assert str(error.value).startswith(f"{path}: {complaint}")
+    assert f"{path.name}: {complaint}" in str(error.value)
 
 
 def test_an_unknown_model_with_random_weights_is_refused_with_what_is_near(tmp_path):

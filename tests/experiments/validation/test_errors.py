@@ -14,7 +14,7 @@ from tests.experiments.helpers.real_runs import change_column, edit
         ("config.yaml", "is not the folder of a run (config.yaml is missing)"),
         ("result.json", "the run is not finished (result.json is missing); run it again"),
         ("requests.parquet", "the run is not finished"),
-        ("manifest.json", "manifest.json: cannot be read"),
+        ("manifest.json", "manifest.json: does not exist"),
         ("steps.parquet", "steps.parquet: does not exist"),
     ],
 )
