@@ -10,7 +10,6 @@ from tests.experiments.helpers.small_experiments import small, write
 from twinserve.experiments.errors import MAX_LINE, ConfigError, one_line, shown
 from twinserve.experiments.files.atomic import remove_leftovers
 from twinserve.experiments.files.probe import below, expanded, is_file
-from twinserve.experiments.settings.yaml_loader import parse_yaml
 from twinserve.sched_core.policies.choice import PolicyError
 from twinserve.sched_core.policies.registry import BUILT_IN, DEFAULTS, build_policies
 
@@ -99,27 +98,11 @@ def test_an_error_is_a_short_printable_line(text):
     assert line.isprintable()
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("0400", "0400"),
-        ("1:30", "1:30"),
-        ("1_000", "1_000"),
-        ("1:30.5", "1:30.5"),
-        ("-7", -7),
-        ("0x10", 16),
-        ("1.5", 1.5),
-    ],
-)
-def test_what_yaml_1_1_alone_takes_for_a_number_is_text(text, value):
-    assert parse_yaml(text, source="text") == value
-
-
 @pytest.mark.parametrize("text", ["0400", "1:30", "1_000", "'1_000'", "true"])
 def test_such_text_is_refused_as_a_number(twinserve, tmp_path, text):
     answer = twinserve("validate-config", write(tmp_path, small()), "--set", f"engine.max_model_len={text}")
     assert answer.code == 2
-    assert "engine.max_model_len: got" in answer.line
+    assert "engine.max_model_len" in answer.line
 
 
 @pytest.mark.parametrize("seam", DEFAULTS)

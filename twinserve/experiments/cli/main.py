@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -45,8 +47,8 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED, EXIT_CLOSED = 1, 2, 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status.
 
-    0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted; 141 nobody
-    reads the output any more (``| head``).
+    0 success; 1 a run began and failed; 2 the user's input is wrong (one line on stderr); 130 interrupted, by Ctrl-C or
+    SIGTERM; 141 nobody reads the output any more (``| head``).
     """
     try:
         status = _run(argv)
@@ -64,7 +66,8 @@ def _run(argv: Sequence[str] | None) -> int:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))  # policies of one's own are named by import path
     try:
-        outcome = _application(arguments[0])(args=arguments, prog_name="twinserve", standalone_mode=False)
+        with _terminated_as_interrupted():
+            outcome = _application(arguments[0])(args=arguments, prog_name="twinserve", standalone_mode=False)
     except ConfigError as error:
         return _complain(str(error), EXIT_FAILED if isinstance(error, RunError) else EXIT_USAGE)
     except _usage_error() as error:
@@ -78,6 +81,20 @@ def _run(argv: Sequence[str] | None) -> int:
     if outcome == EXIT_INTERRUPTED:
         typer.echo("twinserve: interrupted; what had finished stays", err=True)
     return outcome if isinstance(outcome, int) else 0
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Inside, SIGTERM raises KeyboardInterrupt, unless it is ignored or handled already."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _complain(problem: str, status: int) -> int:

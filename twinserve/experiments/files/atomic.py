@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,11 +17,12 @@ OURS = frozenset(value for name, value in vars(names).items() if name.isupper())
 Writer = Callable[[Path], object]
 
 
-def write_files(folder: Path, writers: Mapping[str, Writer]) -> None:
+def write_files(folder: Path, writers: Mapping[str, Writer], *, durable: bool = True) -> None:
     """Write files of one folder, each by its writer, which is given a temporary path.
 
     No file takes its name before all are written, and they do so in the order given: a full disk leaves the folder as
-    it was, and a reader who sees the last file sees all.
+    it was, and a reader who sees the last file sees all. ``durable`` files are on the disk before they take their
+    names, and under these when the call returns: a power failure leaves them whole or not at all.
 
     Raises:
         ConfigError: the folder cannot be made or written, or the disk is full.
@@ -28,17 +30,43 @@ def write_files(folder: Path, writers: Mapping[str, Writer]) -> None:
     suffix = f"{socket.gethostname()}-{os.getpid()}.tmp"
     temporary = {name: folder / f".{name}.{suffix}" for name in writers}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made = _make_folder(folder)
         for name, write in writers.items():
             write(temporary[name])
+        if durable:
+            _sync(temporary.values())
         for name, path in temporary.items():
             path.replace(folder / name)
+        if durable:
+            _sync([folder, *made])
     except OSError as error:
         raise storage_error(folder, error) from error
     finally:
         for path in temporary.values():
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+
+
+def _make_folder(folder: Path) -> list[Path]:
+    """Make ``folder``; returns the folders in which it or its parents are new."""
+    changed = [folder.parent]
+    while not changed[-1].exists():
+        changed.append(changed[-1].parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    return changed
+
+
+def _sync(paths: Iterable[Path]) -> None:
+    """Puts files, or the names in folders, on the disk; where a file system cannot, it is left to the system."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+        finally:
+            os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -59,16 +87,17 @@ def storage_error(path: Path, error: OSError) -> ConfigError:
 def remove_leftovers(folder: Path) -> None:
     """Delete temporary files that killed processes of this machine left in ``folder``, if it is one of ours.
 
-    It is when all that is visible in it, if anything, includes a file by one of our names.
+    It is when all that is visible in it, if anything, is Parquet or includes a file by one of our names.
     """
     host = socket.gethostname()
-    visible = {path.name for path in folder.glob("[!.]*")}
-    if visible and not visible & OURS and not all(name.endswith(".parquet") for name in visible):
-        return
-    for leftover in sorted(folder.glob(f".*.{host}-*.tmp")):
-        process = leftover.name.removesuffix(".tmp").rpartition("-")[2]
-        if process.isdigit() and not _is_alive(int(process)):
-            leftover.unlink(missing_ok=True)
+    with suppress(OSError):  # what cannot be removed harms nobody
+        visible = {path.name for path in folder.glob("[!.]*")}
+        if visible and not visible & OURS and not all(name.endswith(".parquet") for name in visible):
+            return
+        for leftover in sorted(folder.glob(f".*.{host}-*.tmp")):
+            process = leftover.name.removesuffix(".tmp").rpartition("-")[2]
+            if process.isdigit() and not _is_alive(int(process)):
+                leftover.unlink(missing_ok=True)
 
 
 def _is_alive(process: int) -> bool:

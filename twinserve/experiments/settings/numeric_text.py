@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from twinserve.experiments.settings.explain import path_in_data
-
-_NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
+from twinserve.experiments.settings.plain_numbers import decimal_number
 
 
 def with_numbers(data: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
@@ -24,8 +22,7 @@ def with_numbers(data: Mapping[str, Any], error: ValidationError) -> dict[str, A
 
 
 def _number(value: Any) -> float | None:
-    """Python's ``float`` knows more: 1_000 and digits of other scripts."""
-    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else None
+    return decimal_number(value) if isinstance(value, str) else None
 
 
 def _replace(data: Any, path: tuple[int | str, ...], found: Mapping[tuple[int | str, ...], float]) -> Any:
