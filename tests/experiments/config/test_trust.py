@@ -98,13 +98,6 @@ def test_an_error_is_a_short_printable_line(text):
     assert line.isprintable()
 
 
-@pytest.mark.parametrize("text", ["0400", "1:30", "1_000", "'1_000'", "true"])
-def test_such_text_is_refused_as_a_number(twinserve, tmp_path, text):
-    answer = twinserve("validate-config", write(tmp_path, small()), "--set", f"engine.max_model_len={text}")
-    assert answer.code == 2
-    assert "engine.max_model_len" in answer.line
-
-
 @pytest.mark.parametrize("seam", DEFAULTS)
 def test_a_class_of_another_seam_is_refused_by_name(seam):
     for other, known in BUILT_IN.items():

@@ -57,6 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except BrokenPipeError:
         return _without_output(EXIT_CLOSED)
+    except SystemExit:
+        if not _is_pacified():
+            raise
+        return _without_output(EXIT_CLOSED)
     except OSError as error:
         return _without_output(EXIT_FAILED) if _is_of_output(error) else _complain(_cannot(error), EXIT_USAGE)
 
@@ -74,10 +78,6 @@ def _run(argv: Sequence[str] | None) -> int:
         return _complain(error.format_message(), EXIT_USAGE)
     except MemoryError:
         return _complain(OUT_OF_MEMORY, EXIT_FAILED)
-    except SystemExit:
-        if not _is_pacified():
-            raise
-        return _without_output(EXIT_CLOSED)
     except (KeyboardInterrupt, typer.Abort):
         outcome = EXIT_INTERRUPTED
     if outcome == EXIT_INTERRUPTED:

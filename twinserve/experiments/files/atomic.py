@@ -87,13 +87,13 @@ def storage_error(path: Path, error: OSError) -> ConfigError:
 def remove_leftovers(folder: Path) -> None:
     """Delete temporary files that killed processes of this machine left in ``folder``, if it is one of ours.
 
-    It is when all that is visible in it, if anything, is Parquet or includes a file by one of our names.
+    It is when all that is visible in it, if anything, includes a file by one of our names.
     """
     host = socket.gethostname()
+    visible = {path.name for path in folder.glob("[!.]*")}
+    if visible and not visible & OURS and not all(name.endswith(".parquet") for name in visible):
+        return
     with suppress(OSError):  # what cannot be removed harms nobody
-        visible = {path.name for path in folder.glob("[!.]*")}
-        if visible and not visible & OURS and not all(name.endswith(".parquet") for name in visible):
-            return
         for leftover in sorted(folder.glob(f".*.{host}-*.tmp")):
             process = leftover.name.removesuffix(".tmp").rpartition("-")[2]
             if process.isdigit() and not _is_alive(int(process)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from pydantic import ValidationError
 
 from twinserve.experiments.settings.explain import path_in_data
 from twinserve.experiments.settings.plain_numbers import decimal_number
+
+_NUMBER = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
 
 
 def with_numbers(data: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import yaml
 _DECIMAL = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _INFINITE = re.compile(r"[-+]?\.?inf(?:inity)?|\.?nan", re.IGNORECASE)
 _COUNT = re.compile(r"\+?([0-9]{1,40})(?:\.0*)?")
+MAX_DIGITS = 300
 _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 
 
@@ -29,7 +30,7 @@ def count_text(text: str) -> int | None:
 
 def yaml_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
     """A whole number without leading zeros, bases, colons or underscores, which YAML would read as another one."""
-    text = str(node.value)
+    text = _bounded(node)
     if not _WHOLE.fullmatch(text):
         raise _refusal(node, loader.construct_yaml_int)
     return int(text)
@@ -37,12 +38,20 @@ def yaml_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
 
 def yaml_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
     """A decimal number, or an infinity; no colons or underscores."""
-    text = str(node.value)
+    text = _bounded(node)
     if _DECIMAL.fullmatch(text):
         return float(text)
     if _INFINITE.fullmatch(text):
         return float(text.lower().replace(".", ""))
     raise _refusal(node, loader.construct_yaml_float)
+
+
+def _bounded(node: yaml.ScalarNode) -> str:
+    text = str(node.value)
+    if len(text) > MAX_DIGITS:
+        problem = f"a number of {len(text)} characters; give at most {MAX_DIGITS}"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    return text
 
 
 def _refusal(node: yaml.ScalarNode, meaning: object) -> yaml.constructor.ConstructorError:
