@@ -63,7 +63,8 @@ def judge(tmp_path, monkeypatch, record_property):
     judge = Judge(tmp_path, monkeypatch)
     yield judge
     record_property("answers", dict(judge.counts))
-    assert judge.offences[:5] == [], f"{len(judge.offences)} offences; {dict(judge.counts)}"
+    listed = "\n".join(f"{case!r:.200}\n{offence}" for offence, case in judge.offences[:20])
+    assert not listed, f"{len(judge.offences)} offences; {dict(judge.counts)}\n{listed}"
 
 
 @pytest.mark.parametrize("number", SAMPLES)

@@ -147,3 +147,18 @@ def test_an_interrupted_run_exits_with_130(tmp_path):
 def test_version_is_shown_without_a_subcommand(twinserve):
     answer = twinserve("--version")
     assert (answer.code, answer.out) == (0, f"twinserve {__version__}\n")
+
+
+@pytest.mark.parametrize(("into", "status", "lines"), [("/dev/full", 1, 1), ("closed pipe", 141, 0), ("closed", 0, 0)])
+def test_output_that_nobody_takes_is_no_traceback(into, status, lines):
+    command = [sys.executable, "-m", "twinserve", "list", "policies"]
+    if into == "closed pipe":
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(writer)
+    else:
+        shell = f"{' '.join(command)} {'>&-' if into == 'closed' else f'> {into}'}"
+        done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == status
+    assert len(done.stderr.splitlines()) == lines

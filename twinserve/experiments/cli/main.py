@@ -57,6 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except BrokenPipeError:
         return _without_output(EXIT_CLOSED)
+    except SystemExit:
+        if not _is_pacified():
+            raise
+        return _without_output(EXIT_CLOSED)
     except OSError as error:
         return _without_output(EXIT_FAILED) if _is_of_output(error) else _complain(_cannot(error), EXIT_USAGE)
 
@@ -74,8 +78,6 @@ def _run(argv: Sequence[str] | None) -> int:
         return _complain(error.format_message(), EXIT_USAGE)
     except MemoryError:
         return _complain(OUT_OF_MEMORY, EXIT_FAILED)
-    except SystemExit:  # Typer's answer to a closed pipe
-        return _without_output(EXIT_CLOSED)
     except (KeyboardInterrupt, typer.Abort):
         outcome = EXIT_INTERRUPTED
     if outcome == EXIT_INTERRUPTED:
@@ -115,11 +117,17 @@ def _is_of_output(error: OSError) -> bool:
 
 def _without_output(status: int) -> int:
     """Nothing can be printed any more, not even what Python prints when it ends."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.__stdout__ is not None and (sys.stdout is sys.__stdout__ or _is_pacified()):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
     if status == EXIT_FAILED:
         return _complain("the output cannot be written: is the disk full? (what had finished stays)", status)
     return status
+
+
+def _is_pacified() -> bool:
+    """Whether Typer has met a closed pipe: it then wraps stdout and exits."""
+    return type(sys.stdout).__name__ == "PacifyFlushWrapper"
 
 
 def _usage_error() -> type[Any]:

@@ -56,7 +56,7 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
         raise ConfigError(f"{'is no file' if is_there(path) else 'does not exist'}; {remedy}", file=path)
     try:
         yield
-    except (OSError, ArrowException) as error:
+    except (OSError, EOFError, UnicodeDecodeError, ArrowException) as error:  # damaged names of columns are no UTF-8
         reason = str(error).partition("\n")[0].rpartition("': ")[2]
         raise ConfigError(f"cannot be read ({reason}); {remedy}", file=path) from error
 
